@@ -271,7 +271,7 @@ class Evaluator(ValueFunction):
         if not self._state.n_rows:
             raise _no_rows()
         check_ends(self._setup, self._state)
-        if self._state.learner is None and self._state.linear is None:
+        if self._state.learner is None and self._state.linear is None and self._state.sparse is None:
             self._solve()  # raises if the rows do not determine the parameters
         self._warn_of_data()
         self._warn_if_far()

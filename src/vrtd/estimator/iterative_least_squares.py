@@ -15,14 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array, issparse, vstack
+from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import LinearOperator, gmres
 
 from vrtd.arrays import Floats
 from vrtd.errors import DataError, SingularSystemError
 from vrtd.estimator.block_totals import FIRST_BLOCK, Ends
 from vrtd.estimator.least_squares import LEAST_BLOCKS, LEAST_SEEN, ROWS_PER_FEATURE, Solution
+from vrtd.estimator.rows import join_rows
 from vrtd.problems import Transitions
+from vrtd.sparse import row_bytes
 
 _HELD_BYTES = 1 << 28  # of rows that are kept in memory
 _MOST_NONZEROS = 50_000_000  # of the sum of A_x, if the rows are too many
@@ -131,7 +133,7 @@ class LogProducts:
         self._A: Any = None  # the matrix, if it is kept
         held: list[Transitions] = []
         matrices: list[Any] = []
-        keeps, n_bytes, n_rows = True, 0, 0
+        keeps, n_bytes, n_rows = True, 0.0, 0
         for rows in self.rows():
             n_rows += len(rows)
             self.squares += _column_sums(rows.phi * rows.phi)
@@ -140,10 +142,10 @@ class LogProducts:
             if not keeps:
                 continue
             held.append(rows)
-            n_bytes += _bytes(rows.phi) + _bytes(rows.phi_next)
+            n_bytes += _count_bytes(rows)
             if n_bytes > _HELD_BYTES:
-                keeps = issparse(rows.phi) and _add_up(held, matrices)
-                held, n_bytes = [], 0
+                keeps = rows.is_sparse and _add_up(held, matrices)
+                held, n_bytes = [], 0.0
         self.n_rows = n_rows
         if matrices and keeps and _add_up(held, matrices):
             self._A = sum(matrices[1:], matrices[0])
@@ -204,39 +206,26 @@ def _column_sums(table: Any) -> Floats:
     return np.asarray(table.sum(axis=0)).ravel()
 
 
-def _bytes(table: Any) -> int:
-    parts = (table.data, table.indices, table.indptr) if isinstance(table, csr_array) else (table,)
-    return sum(part.nbytes for part in parts)
+def _count_bytes(rows: Transitions) -> float:
+    return len(rows) * (row_bytes(rows.phi) + row_bytes(rows.phi_next))
 
 
 def _join(parts: Iterable[Transitions], n_bytes: int) -> Iterator[Transitions]:
     """Copy the rows in float64, and join them to pieces of about so many bytes."""
     waiting: list[Transitions] = []
-    n_waiting = 0
+    n_waiting = 0.0
     for rows in parts:
         phi, phi_next = rows.phi.astype(np.float64), rows.phi_next.astype(np.float64)
         weight = rows.weight.copy() if rows.is_weighted else None
         waiting.append(
             Transitions.wrap(phi, rows.reward.copy(), phi_next, rows.discount.copy(), weight, rows.ends.copy())
         )
-        n_waiting += _bytes(phi) + _bytes(phi_next)
+        n_waiting += _count_bytes(waiting[-1])
         if n_waiting >= n_bytes:
-            yield _concatenate(waiting)
-            waiting, n_waiting = [], 0
+            yield join_rows(waiting)
+            waiting, n_waiting = [], 0.0
     if waiting:
-        yield _concatenate(waiting)
-
-
-def _concatenate(parts: list[Transitions]) -> Transitions:
-    if len(parts) == 1:
-        return parts[0]
-    stack: Any = (lambda tables: vstack(tables, format="csr")) if issparse(parts[0].phi) else np.concatenate
-    weight = np.concatenate([part.weight for part in parts]) if parts[0].is_weighted else None
-    reward, discount, ends = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("reward", "discount", "ends")
-    )
-    phi, phi_next = stack([part.phi for part in parts]), stack([part.phi_next for part in parts])
-    return Transitions.wrap(phi, reward, phi_next, discount, weight, ends)
+        yield join_rows(waiting)
 
 
 def _add_up(held: list[Transitions], matrices: list[Any]) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 from vrtd.algorithms import VRTD, Algorithm, RichardsonTD
 from vrtd.arrays import Floats
 from vrtd.problems import Transitions
+from vrtd.sparse import is_sparse, squared_norms
 from vrtd.theory.settings import growth_ratio
 
 # Largest step times the larger of max |phi|^2 and the growth ratio of the pilot rows; the stability limit is 2.
@@ -61,7 +62,7 @@ def _persistence(rows: Transitions) -> float:
 
 def find_scale(rows: Transitions) -> Floats | None:
     """Return the root mean square of each feature over the rows where it is not 0; None if all are of similar size."""
-    squares, counts = np.square(rows.phi).sum(axis=0), (rows.phi != 0.0).sum(axis=0)
+    squares, counts = _squares_of(rows)
     is_seen = squares > 0.0
     if not is_seen.any():
         return None
@@ -72,7 +73,17 @@ def find_scale(rows: Transitions) -> Floats | None:
     return np.where(is_seen, sizes, usual)
 
 
+def _squares_of(rows: Transitions) -> tuple[Floats, Floats]:
+    """Return the sum of squares of each feature, and the number of rows where it is not 0."""
+    phi = rows.phi
+    if is_sparse(phi):
+        kept = phi.data != 0.0
+        sums = [np.bincount(phi.indices[kept], each[kept], rows.n_features) for each in (phi.data**2, phi.data != 0.0)]
+        return sums[0], sums[1]
+    return np.square(phi).sum(axis=0), (phi != 0.0).sum(axis=0)
+
+
 def measure_sizes(rows: Transitions) -> Floats:
     """Return |phi|^2 of each row, times its weight."""
-    sizes = np.einsum("ni,ni->n", rows.phi, rows.phi, dtype=np.float64)
+    sizes = squared_norms(rows.phi)
     return np.asarray(sizes * rows.weight if rows.is_weighted else sizes)

@@ -15,9 +15,11 @@ from scipy.special import stdtrit
 from vrtd.arrays import Floats
 from vrtd.estimator.block_totals import BlockTotals
 from vrtd.estimator.estimates import Estimates, Interval, Parts, align, estimate_from_parts
+from vrtd.estimator.sparse_reservoir import SparseReservoir
 from vrtd.estimator.spread import MOST_OPEN, Spread
 from vrtd.estimator.summary import FitSummary, Method
 from vrtd.report.numbers import interval, percent
+from vrtd.sparse import mean_of
 
 _LEAST_EPISODES = 20  # for a comparison with their returns
 RETURN_LEVEL, CHECK_LEVEL = 0.95, 0.9999  # of the intervals of a `ReturnCheck`
@@ -72,12 +74,16 @@ def mean_over_states(summary: FitSummary, method: Method | None) -> Estimates:
     """
     spread, state, n_rows = summary.aligned_spread(method), summary.state, summary.n_blocked(method)
     if spread.ends is None or n_rows is None:
-        return spread.estimates(np.asarray(summary.visited_phi.mean(axis=0, dtype=np.float64))[None])
+        return spread.estimates(mean_of(summary.visited_phi)[None])
     if state.episodes is not None and state.episodes.states is not None:
         return _mean(spread, state.episodes.states, n_rows)
     if summary.is_linear(method):
         linear = summary.linear_estimate
-        own = linear.total_phi @ linear.theta - linear.n_rows_of * (linear.mean_phi @ linear.theta)
+        if linear.total_phi is not None:
+            own = linear.total_phi @ linear.theta - linear.n_rows_of * (linear.mean_phi @ linear.theta)
+        else:
+            assert linear.values is not None
+            own = linear.values
         return _combine(spread, linear.mean_phi, Parts(own / linear.n_rows_of.mean(), linear.ends))
     solution = summary.solution
     return _combine(spread, solution.mean_phi, Parts(solution.own, np.array(solution.ends.rows)))
@@ -87,6 +93,8 @@ def mean_over_starts(summary: FitSummary, method: Method | None) -> Estimates:
     """Return the mean value over the first states of the episodes."""
     spread, state = summary.aligned_spread(method), summary.state
     assert state.episodes is not None
+    if state.episodes.first_rows is not None:
+        return _mean_over_some_starts(spread, state.episodes.first_rows)
     starts = state.episodes.starts
     n_rows = summary.n_blocked(method)
     if spread.ends is not None and n_rows is not None:
@@ -94,6 +102,15 @@ def mean_over_starts(summary: FitSummary, method: Method | None) -> Estimates:
     nu, own, n = _own_parts(starts, spread.theta, state.n_distinct)
     variance = np.square(estimate_from_parts(np.zeros(1), own).error)
     return spread.estimates(nu[None]).widen(variance + 2.0 * _covariance_with_starts(summary, spread, nu), n - 1.0)
+
+
+def _mean_over_some_starts(spread: Spread, first_rows: SparseReservoir) -> Estimates:
+    """Return the mean value over the kept first rows; their noise counts as independent of that of theta."""
+    rows = first_rows.rows
+    assert rows is not None
+    n = len(rows)
+    variance = float(np.var(rows.phi @ spread.theta, ddof=1)) / n
+    return spread.estimates(mean_of(rows.phi)[None]).widen(variance, n - 1.0)
 
 
 def _mean(spread: Spread, totals: BlockTotals, n_rows: int) -> Estimates:

@@ -34,6 +34,7 @@ from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
 from vrtd.logs.partition import PARTITION_ROWS, ChunkPartition, Pairing, Partition, cut
 from vrtd.logs.parts import PartsLog
+from vrtd.sparse import row_bytes
 
 _PARTITION_BYTES = 1 << 27  # of the observations of a partition that is not read from files or tables
 _AHEAD = 4  # partitions in memory that are sent before their results are taken
@@ -71,8 +72,8 @@ def open_partitions(
     all_chunks = chain(first, others)
     if bound is None:
         return None, all_chunks
-    row_bytes = max(1, first[0].observations[:1].nbytes)
-    n_rows = min(PARTITION_ROWS, max(1, _PARTITION_BYTES // row_bytes))
+    n_bytes = max(1, int(row_bytes(first[0].observations)))
+    n_rows = min(PARTITION_ROWS, max(1, _PARTITION_BYTES // n_bytes))
     n_partitions = 1 if log.n_rows is None else -(-log.n_rows // n_rows)
     return Partitioned(log, setup, bound, cut(all_chunks, n_rows), n_partitions, None), None
 

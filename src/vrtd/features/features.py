@@ -14,8 +14,10 @@ from vrtd.checks import check_count, require
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features.spaces import ObservationSpace
 
-#: Most features that may be computed from observations. Rows are dense, and longer ones are rarely useful.
-MOST_FEATURES = 4096
+#: Most features in dense rows that may be computed from observations. Longer rows are sparse, with the second limit.
+MOST_FEATURES, MOST_SPARSE = 4096, 1 << 24
+#: Sparse observations with more numbers than this are sparse rows. Shorter rows are faster as dense ones.
+MOST_DENSE = 512
 
 Value = TypeVar("Value")
 
@@ -76,12 +78,17 @@ class Features(ABC):
         """
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether rows are sparse; only bound features know."""
+        return False
+
+    @property
     def largest_norm(self) -> float | None:
         """Upper bound of the norm of every row, or None if it is not known."""
         return None
 
     @abstractmethod
-    def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    def __call__(self, observations: Any) -> Any:
         """Return the rows of observations.
 
         Parameters
@@ -91,8 +98,8 @@ class Features(ABC):
 
         Returns
         -------
-        ndarray of shape (n, d)
-            The rows, C-contiguous.
+        ndarray or csr_array of shape (n, d)
+            The rows: C-contiguous, or sparse with at least 4097 features.
         """
 
     @property

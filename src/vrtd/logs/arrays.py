@@ -19,13 +19,14 @@ from vrtd.files import translate_errors
 from vrtd.logs.arrow_values import TEXT, ColumnType
 from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
 from vrtd.logs.column_parts import ColumnPart
-from vrtd.logs.columns import ANY_KIND, KEYS, Columns, EpisodeEnd, Missing, check_episode_end, find_columns
+from vrtd.logs.columns import ANY_KIND, KEYS, VECTORS, Columns, EpisodeEnd, Missing, check_episode_end, find_columns
 from vrtd.logs.encoding import Encoder, Values
 from vrtd.logs.episodes import HDF5_UNVERIFIED, D3rlpyPart, StoredArray, hdf5_library
 from vrtd.logs.log import Chunk, Log
 from vrtd.logs.part import Part
 from vrtd.logs.parts import PartsLog
 from vrtd.logs.stored_space import SPACE_KEY, unpack_space
+from vrtd.sparse import is_scipy_sparse
 from vrtd.tables import library
 
 OpenFile = Callable[[Path], AbstractContextManager[Mapping[str, StoredArray]]]
@@ -48,8 +49,8 @@ def from_arrays(
 
     Parameters
     ----------
-    observations : array_like of shape (n,) or (n, ...)
-        Observations. C-contiguous arrays of float32, float64 or integers are not copied: do not change them while the
+    observations : array_like of shape (n,) or (n, ...), or sparse matrix
+        Observations. A sparse matrix or array of SciPy has one row per step, whose numbers are features. C-contiguous arrays of float32, float64 or integers are not copied: do not change them while the
         log is in use.
     reward : array_like of shape (n,)
         Reward that follows each observation.
@@ -102,8 +103,11 @@ class _MemoryPart(Part):
     has_names = False
 
     def __init__(self, values: Mapping[str, ArrayLike]) -> None:
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for name, value in values.items():
+            if is_scipy_sparse(value) and name in VECTORS:
+                arrays[name] = value
+                continue
             try:
                 array = np.asarray(value)
             except (TypeError, ValueError) as error:
@@ -115,7 +119,7 @@ class _MemoryPart(Part):
             arrays[name] = array
         names: dict[str, Any] = {name: name for name in arrays}
         self.columns = Columns(**names)
-        self.n_rows = len(arrays["observations"])
+        self.n_rows = arrays["observations"].shape[0]
         self._block = make_block(arrays, Piece("", self.columns.by_field, 0, self.n_rows), Encoder())
         observations = self._block.observations
         if observations.ndim > 1:

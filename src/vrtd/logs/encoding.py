@@ -18,6 +18,7 @@ from vrtd.logs.actions import ActionCoding, convert_actions
 from vrtd.logs.arrow_values import ColumnType, to_masked, to_text
 from vrtd.logs.blocks import Gap, Piece, convert_observations, find_missing
 from vrtd.logs.columns import KEYS, VECTORS, Missing
+from vrtd.sparse import is_scipy_sparse
 from vrtd.tables import library
 
 #: Number of first rows that decide the levels of categories, the columns with missing values and the means.
@@ -64,6 +65,8 @@ class Encoder:
         where, listed = piece.column(field), columns if isinstance(columns, list) else [columns]
         if len(listed) == 1 and self._columns:
             listed = [widen(listed[0], len(self._columns))]
+        if self._is_plain and is_scipy_sparse(columns):
+            return convert_observations(columns, where)
         if self._is_plain:
             for j, column in enumerate(listed):
                 rows = find_missing(column, self.missing != "error")

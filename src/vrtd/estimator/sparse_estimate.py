@@ -1,0 +1,58 @@
+"""Estimates of a run on sparse rows: theta, its initial transient, and the influence of blocks of rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vrtd.estimator.estimates import equal_ends
+from vrtd.estimator.linear_estimate import LinearEstimate, LinearPoint, drop_blocks, excess_of
+from vrtd.estimator.sparse_fit import SparseFit, SparseInverse
+
+_LEAST_BLOCKS = 12  # for an interval; there are 16 to 32 blocks, of which the first may be left out
+_LEAST_SEEN = 4  # blocks in which the pseudo-gradient of a feature is not 0, for an interval
+
+
+def estimate_sparse_point(fit: SparseFit) -> LinearPoint:
+    """Return the estimate from the rows so far, without its noise."""
+    inverse, scale, n = SparseInverse(fit), 1.0 if fit.scale is None else fit.scale, len(fit.blocks)
+    counts = drop_blocks(n, _LEAST_BLOCKS)
+    best, excess = 0, 0.0
+    if counts is not None:
+        found = []
+        for k in counts:
+            iterate, gradient, n_rows = fit.mean_over(int(k))
+            theta = iterate + inverse.of_sample(gradient)
+            found.append((excess_of(inverse.some, gradient[None], theta, np.array([n_rows]))[0], n_rows))
+        excesses, sizes = np.maximum(np.array([each[0] for each in found]), 0.0), np.array([each[1] for each in found])
+        at = int(np.argmin((1.0 + excesses) / sizes))
+        best, excess = int(counts[at]), float(excesses[at])
+    iterate, gradient, _ = fit.mean_over(best)
+    return LinearPoint((iterate + inverse(gradient)) / scale, excess, best, inverse)
+
+
+def estimate_sparsely(fit: SparseFit, point: LinearPoint) -> LinearEstimate:
+    """Return the estimate from the rows so far with its noise, from one inner loop per block."""
+    theta, excess, n_before, inverse = point
+    scale, blocks, d = 1.0 if fit.scale is None else fit.scale, fit.blocks[point.n_dropped :], fit.n_features
+    influence = np.empty((0, d), np.float32)
+    if len(blocks) >= _LEAST_BLOCKS:
+        influence = np.empty((len(blocks), d), np.float32)
+        for k, block in enumerate(blocks):
+            own = fit.mean_anchor(block.counts) + inverse(block.gradient.astype(np.float64) / fit.block)
+            influence[k] = (own / scale - theta) * np.sqrt(1.0 + excess)
+    n_seen = np.zeros(d, np.int8)
+    for block in fit.blocks:
+        n_seen += block.gradient != 0.0
+    is_unseen = (fit.total_phi == 0.0) & (n_seen == 0)
+    is_rare = ~is_unseen & (n_seen < _LEAST_SEEN)
+    mean_phi, size = np.asarray(fit.total_phi * scale / fit.n_rows), np.full(len(fit.blocks), float(fit.block))
+    values = np.array([block.value - fit.block * float(mean_in(fit, block.counts)) for block in fit.blocks])
+    return LinearEstimate(
+        theta, influence, equal_ends(len(fit.blocks), fit.block), n_before, fit.n_rows - n_before * fit.block,
+        excess, mean_phi, None, size, np.flatnonzero(is_unseen), np.flatnonzero(is_rare), values, _LEAST_BLOCKS,
+    )  # fmt: skip
+
+
+def mean_in(fit: SparseFit, counts: dict[int, int]) -> float:
+    """Return the mean value of all states with the mean anchor of a block."""
+    return float(fit.total_phi @ fit.mean_anchor(counts)) / fit.n_rows
