@@ -26,7 +26,7 @@ from vrtd.estimator.rows import join_rows
 from vrtd.problems import Transitions
 from vrtd.sparse import row_bytes
 
-_HELD_BYTES = 1 << 28  # of rows that are kept in memory
+_HELD_BYTES = 1 << 30  # of rows that are kept in memory
 _MOST_NONZEROS = 50_000_000  # of the sum of A_x, if the rows are too many
 _PAIRS = 1 << 22  # nonzeros of A_x that are added up at once
 _PIECE_BYTES, _BYTES_PER_FEATURE = 1 << 24, 16  # of rows per product, so that adding d numbers takes little of its time
@@ -95,6 +95,7 @@ class IterativeFit(NamedTuple):
             own=self.own,
             squares=self.squares,
             ends=self.ends,
+            degrees=len(self.ends.rows) - 1,
             size=np.where(seen, np.sqrt(self.squares), 1.0),
             open=np.empty((d, 0)),
             leak=self.leak[:, None] if self.leak.size else np.empty((d, 0)),

@@ -48,6 +48,7 @@ class Solution:
     own: Floats  # (B,) influence of blocks on mean_phi.theta through mean_phi
     squares: Floats  # (d,) mean squares of the features
     ends: Ends  # of the blocks
+    degrees: int  # degrees of freedom
     size: Floats  # (d,) root mean squares of the features; 1 for unseen ones
     open: Floats  # (d, k) undetermined directions, of features divided by their size
     leak: Floats  # (d, u) dependence of phi.theta on unseen features, of the row itself and of its successors
@@ -295,7 +296,7 @@ def solve(sums: MatrixSums, theta_0: Floats, sample: NDArray[np.floating[Any]]) 
     own = (between[:, 1] - np.diff(ends.rows, prepend=0)[:, None] * nu) @ theta / ends.per_block if ends.rows else _NONE
     return Solution(
         theta, sums.n_rows, least_rows(d), seen, rare, influence, nu, own, squares / n, ends,
-        size, unknown, leak, largest,
+        len(sums.marks) - 1, size, unknown, leak, largest,
     )  # fmt: skip
 
 
