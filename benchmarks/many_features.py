@@ -36,6 +36,7 @@ ROWS = (1_000, 10_000, 100_000, 1_000_000)
 MOST_DENSE = 1_000  # features up to which a d x d matrix is practical
 STEPS = (0.03, 0.1, 0.3, 1.0)  # of the TD loop, divided by the number of nonzeros; the best one counts
 MOST_TUNED = 100_000  # rows on which all these steps are tried
+MOST_SECONDS = 150.0  # that a method may take for the next number of rows
 N_STATES = 5_000  # whose values are compared
 Predict = Callable[[np.ndarray], np.ndarray]
 
@@ -176,8 +177,11 @@ def measure(d: int, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
         if 10 * n > MOST_TUNED:  # a longer loop takes the step that was best
             tuned = (tuned[best],)
     for name, fit in methods(d).items():
+        seconds = 0.0
         for n in sizes:
-            add(name, n, *fit(rows.first(n)))
+            if 10.0 * seconds < MOST_SECONDS:
+                predict, seconds = fit(rows.first(n))
+                add(name, n, predict, seconds)
     return records
 
 

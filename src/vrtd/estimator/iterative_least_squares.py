@@ -34,7 +34,7 @@ _BASIS_BYTES, _MOST_CYCLE, _LEAST_CYCLE = 1 << 29, 100, 10  # vectors of a cycle
 _MOST_PRODUCTS = 2_000  # with A, for one system
 _RESIDUAL, _RESIDUAL_IN_MEMORY = 1e-6, 1e-8  # relative; in memory a product is cheap
 _RESIDUAL_OF_BLOCKS = 1e-4  # relative; the error of a standard error
-_N_BLOCKS = 32
+_N_BLOCKS = 24
 
 _EMPTY = np.empty(0)
 

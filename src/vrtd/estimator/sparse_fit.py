@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms import VRTD
+from vrtd.algorithms import VRTD, Algorithm
 from vrtd.arrays import Floats, aligned_copy
 from vrtd.engine.stream import compile_epoch, row_of
 from vrtd.errors import DivergenceError
@@ -52,7 +52,7 @@ class SparseBlock(NamedTuple):
 class SparseFit(NamedTuple):
     """State of a run; `learn_sparsely` returns the next one."""
 
-    algorithm: VRTD  # with the current step
+    algorithm: Algorithm  # VRTD with the current step
     lowers_step: bool
     scale: Floats | None  # (d,) features are divided by these; None if they are not scaled
     state: Floats  # (3 d,) the interleaved vectors
@@ -86,7 +86,7 @@ class SparseFit(NamedTuple):
     @property
     def largest_step(self) -> float:
         """Step size of the algorithm."""
-        return float(self.algorithm.step_size)
+        return float(self.algorithm.largest_step_size or 0.0)
 
     def mean_over(self, n_dropped: int) -> tuple[Floats, Floats, int]:
         """Return the mean iterate and the mean pseudo-gradient after the first blocks, and the number of rows."""
@@ -146,7 +146,8 @@ def learn_sparsely(fit: SparseFit, rows: Transitions) -> SparseFit:
         largest = float(measure_sizes(rows).max(initial=0.0)) * fit.largest_step
         if largest > _MOST_LARGE:
             step = 0.999 * _MOST_LARGE / largest * fit.largest_step
-            fit = fit._replace(algorithm=replace(fit.algorithm, step_size=step))
+            algorithm: Any = fit.algorithm
+            fit = fit._replace(algorithm=replace(algorithm, step_size=step))
     fit = fit._replace(state=aligned_copy(fit.state))  # changed in place from here on
     columns, loop = loop_columns(rows), _absorb_loop(rows.is_weighted)
     at, n_sampled, n = 0, 0, len(rows)
@@ -222,7 +223,7 @@ def _drop_anchors(fit: SparseFit) -> SparseFit:
 
 def _close_batch(fit: SparseFit) -> SparseFit:
     """Continue from the current estimate."""
-    batch_end = fit.n_rows + int((fit.n_rows - fit.batch) * float(fit.algorithm.growth or 1.0))
+    batch_end = fit.n_rows + int((fit.n_rows - fit.batch) * float(_vrtd(fit).growth or 1.0))
     fit = fit._replace(batch=fit.n_rows, batch_end=batch_end)
     n = len(fit.blocks)
     iterate, gradient, _ = fit.mean_over(max(n // 4, int(n >= 8)))
@@ -232,6 +233,11 @@ def _close_batch(fit: SparseFit) -> SparseFit:
     before = fit.theta_anchor.copy()
     fit.state[::_VECTORS] = theta
     return _drop_anchors(fit._replace(anchors={**fit.anchors, fit.anchor: before}, anchor=fit.anchor + 1))
+
+
+def _vrtd(fit: SparseFit) -> VRTD:
+    assert isinstance(fit.algorithm, VRTD)
+    return fit.algorithm
 
 
 class SparseInverse:
@@ -246,7 +252,7 @@ class SparseInverse:
 
     def __call__(self, vector: Floats) -> Floats:
         """Return Q v: the mean of an inner loop from 0, with its pseudo-gradient corrected."""
-        algorithm, d, n = with_mean(self._fit.algorithm), len(vector), len(self.rows)
+        algorithm, d, n = with_mean(_vrtd(self._fit)), len(vector), len(self.rows)
         n_steps = int(algorithm.n_steps or max(_LEAST_STEPS, _PASSES * n))
         inner = replace(algorithm, n_steps=n_steps, growth=algorithm.growth or 2.0)
         _, finish = compile_epoch(inner, self.rows.is_weighted, is_sparse=True)

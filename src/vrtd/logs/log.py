@@ -150,7 +150,7 @@ class Chunk(NamedTuple):
                 and (self.propensity is None or (self.propensity.shape == shape and self.propensity.dtype is _FLOAT))
                 and (self.starts is None or (self.starts.shape == shape and self.starts.dtype is _BOOL))
             )
-        except (AttributeError, TypeError):
+        except (AttributeError, IndexError, TypeError):
             return False
 
     def part(self, first: int, last: int) -> Chunk:
