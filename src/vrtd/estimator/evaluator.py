@@ -26,7 +26,7 @@ from vrtd.estimator.partitioned_fit import Partitioned, fit_partitions, open_par
 from vrtd.estimator.state import FitState, Setup, goes_on_from
 from vrtd.estimator.value_function import ValueFunction
 from vrtd.executors import check_executor
-from vrtd.features import ObservationSpace, TargetFeatures, as_features, as_pair_features, as_target
+from vrtd.features import ObservationSpace, TargetFeatures, as_features, as_pair_features, as_target, text_for
 from vrtd.features.auto import guess_space
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
@@ -214,7 +214,7 @@ class Evaluator(ValueFunction):
         check_executor(executor, None)
         if executor is not None:
             self._check_divisible(n_passes)
-        log = as_log(data, columns)
+        log = as_log(data, columns, text=text_for(self._given.features))
         with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
             chunks: Iterable[Chunk] | None = None
             if n_passes == 1 and isinstance(log, Log):
@@ -284,7 +284,7 @@ class Evaluator(ValueFunction):
                 "A fit with O(d) work per row on an executor cannot be continued, because it is a mean of runs.",
                 "Fit again with all rows.",
             )
-        log = as_log(data, columns, self._state.space)
+        log = as_log(data, columns, self._state.space, text_for(self._given.features))
         with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
             self._read(log, report)
         return self
