@@ -168,6 +168,15 @@ def products(table: Table, vectors: NDArray[np.floating[Any]]) -> NDArray[np.flo
     return np.asarray(some @ np.ascontiguousarray(vectors[:, used].T, np.float64))
 
 
+def columns_of(table: Table, columns: NDArray[np.intp]) -> Table:
+    """Return the table with zeros in all other columns if it is sparse, and only these columns if it is dense."""
+    if not is_sparse(table):
+        return table[:, columns]
+    marked = np.zeros(table.shape[1], np.bool_)
+    marked[columns] = True
+    return make_rows(np.where(marked[table.indices], table.data, 0.0), table.indices, table.indptr, table.shape[1])
+
+
 def has_any(table: Table, columns: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Return for each row whether a number in one of these columns is not 0."""
     if not is_sparse(table):

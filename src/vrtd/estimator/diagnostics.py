@@ -350,7 +350,11 @@ def _diagnose_linearly(
         if summary.is_run_linearly:
             errors = _split_excess(errors, summary.linear_estimate.excess)
         limit = max(errors, key=lambda name: errors[name])
-        known |= {"converged": spread.converged(phi), "errors": errors, "unseen": tuple(spread.unseen[:_MOST_UNSEEN].tolist())}
+        known |= {
+            "converged": spread.converged(phi),
+            "errors": errors,
+            "unseen": tuple(spread.unseen[:_MOST_UNSEEN].tolist()),
+        }
         known["limit"] = limit if errors[limit] > 0.0 else None
         if spread.doubt is not None:
             warnings.append(f"the intervals are unreliable: {spread.doubt}")

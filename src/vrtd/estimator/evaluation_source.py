@@ -61,7 +61,11 @@ def list_tasks(
             "Drop against, or drop against_target.",
         )
     if against is not None:
-        log = as_log(against, columns, text=_text_for(features)) if _is_data(against) and not rows.is_environment else None
+        log = (
+            as_log(against, columns, text=_text_for(features))
+            if _is_data(against) and not rows.is_environment
+            else None
+        )
         if not isinstance(log, Log):
             if rows.is_environment:
                 problem = "against compares two logs, but the source is an environment."

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 
 from vrtd.errors import InvalidInputError, MissingExtraError
 from vrtd.features.blocks import FEWER, TRY, call_in_blocks, try_on
-from vrtd.features.features import MOST_FEATURES, MOST_SPARSE, Features, as_rows, check_bound, check_finite, check_some, set_count
+from vrtd.features.features import (
+    MOST_FEATURES,
+    MOST_SPARSE,
+    Features,
+    as_rows,
+    check_bound,
+    check_finite,
+    check_some,
+    set_count,
+)
 from vrtd.features.identity import Identity
 from vrtd.features.pairs import FromPairs
 from vrtd.features.specs import parse

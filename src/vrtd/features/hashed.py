@@ -67,7 +67,9 @@ class Hashed(Features):
             object.__setattr__(self, "scales", tuple(check_positive("scales", scale) for scale in self.scales))
         if self.categories is not None:
             holds = isinstance(self.categories, list | tuple)
-            require(holds, f"categories must be a list of numbers, but is {self.categories!r:.60}.", "Pass e.g. [0, 2].")
+            require(
+                holds, f"categories must be a list of numbers, but is {self.categories!r:.60}.", "Pass e.g. [0, 2]."
+            )
             places = tuple(check_count("categories", place, least=0) for place in self.categories)
             object.__setattr__(self, "categories", places)
             last = max(places, default=-1)
@@ -126,7 +128,9 @@ class Hashed(Features):
         values, columns = np.empty(n * per_row), np.empty(n * per_row, np.int32)
         starts = np.empty(n + 1, np.int32 if n * per_row < 2**31 else np.int64)
         words = numbers.view(np.uint64)
-        size = hash_rows(numbers / scales, words, is_category, self.seed, self.bits, self.pairs, values, columns, starts)
+        size = hash_rows(
+            numbers / scales, words, is_category, self.seed, self.bits, self.pairs, values, columns, starts
+        )
         rows = make_rows(values[:size].astype(dtype, copy=False), columns[:size], starts, self.n_features)
         return rows if self.is_sparse else rows.toarray()
 
