@@ -72,6 +72,13 @@ def unit_rows(first: int, n: int, width: int) -> csr_array:
     return make_rows(np.ones(n), np.arange(first, first + n, dtype=np.int32), np.arange(n + 1, dtype=np.int32), width)
 
 
+def indicator_rows(places: NDArray[Any], finite: NDArray[np.bool_], width: int, dtype: Any) -> csr_array:
+    """Return rows that are 1 at the places (n, k), in increasing order, and NaN there if the row is not finite."""
+    n, k = places.shape
+    values = np.repeat(np.where(finite, 1.0, np.nan).astype(dtype), k)
+    return make_rows(values, places.ravel().astype(np.int32), np.arange(0, n * k + 1, k, dtype=np.int32), width)
+
+
 def part_of(table: Table, first: int, last: int) -> Table:
     """Return rows first, ..., last - 1 without copying their values."""
     if not is_sparse(table):
@@ -159,6 +166,15 @@ def products(table: Table, vectors: NDArray[np.floating[Any]]) -> NDArray[np.flo
     used, at = np.unique(table.indices, return_inverse=True)
     some = make_rows(table.data, at.astype(np.int32), table.indptr, len(used))
     return np.asarray(some @ np.ascontiguousarray(vectors[:, used].T, np.float64))
+
+
+def columns_of(table: Table, columns: NDArray[np.intp]) -> Table:
+    """Return the table with zeros in all other columns if it is sparse, and only these columns if it is dense."""
+    if not is_sparse(table):
+        return table[:, columns]
+    marked = np.zeros(table.shape[1], np.bool_)
+    marked[columns] = True
+    return make_rows(np.where(marked[table.indices], table.data, 0.0), table.indices, table.indptr, table.shape[1])
 
 
 def has_any(table: Table, columns: NDArray[np.intp]) -> NDArray[np.bool_]:

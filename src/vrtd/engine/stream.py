@@ -162,7 +162,7 @@ def kernels_for(algorithm: Algorithm, is_sparse: bool) -> tuple[dict[str, Any], 
 
 
 @kernel
-def as_it_is(x, d):
+def as_it_is(x, d):  # noqa: ARG001
     """Return the transition, whose rows are sparse and have no width."""
     return x
 

@@ -86,7 +86,9 @@ def _split_columns(rows: NDArray[Any], log: LogSummary, names: Sequence[str]) ->
     variables, first = [], 0
     for column in columns:
         numbers = rows[:, first : first + len(column.numbers)]
-        if column.levels is not None:
+        if column.is_hashed:  # the text is not known
+            pass
+        elif column.levels is not None:
             variables.append((free_name(column.name), np.array([*column.levels, "other"])[numbers.argmax(axis=1)]))
         else:  # a second number of a column flags missing values of the first
             variables.append((names[first], np.where(numbers[:, 1:].any(axis=1), np.nan, numbers[:, 0])))

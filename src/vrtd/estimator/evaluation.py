@@ -208,7 +208,7 @@ def evaluate(
         # Features of states and actions cannot be tried on observations alone.
         tried = features if target is None and against_target is None else "auto"
         rows = stack.enter_context(open_source(source, columns, policy, n_samples, n_envs, clip_actions, tried, seed))
-        tasks = list_tasks(rows, columns, target, against, against_target)
+        tasks = list_tasks(rows, columns, target, against, against_target, features)
         report = stack.enter_context(show_progress(progress, RowProgressBar, describe_start(columns)))
         evaluators = []
         for task in tasks:

@@ -29,7 +29,7 @@ from vrtd.estimator.partitioned_fit import Partitioned, fit_partitions, open_par
 from vrtd.estimator.state import FitState, Setup, goes_on_from, initial_theta
 from vrtd.estimator.value_function import ValueFunction
 from vrtd.executors import check_executor
-from vrtd.features import ObservationSpace, TargetFeatures, as_features, as_pair_features, as_target
+from vrtd.features import ObservationSpace, TargetFeatures, as_features, as_pair_features, as_target, text_for
 from vrtd.features.auto import guess_space
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
@@ -218,7 +218,7 @@ class Evaluator(ValueFunction):
         check_executor(executor, None)
         if executor is not None:
             self._check_divisible(n_passes)
-        log, given = as_log(data, columns), replace(self._given, rereads=True)
+        log, given = as_log(data, columns, text=text_for(self._given.features)), replace(self._given, rereads=True)
         with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
             chunks: Iterable[Chunk] | None = None
             if n_passes == 1 and isinstance(log, Log):
@@ -310,7 +310,7 @@ class Evaluator(ValueFunction):
                 "A closed form without a d x d matrix cannot be continued, because it takes passes over all rows.",
                 "Fit again with all rows.",
             )
-        log = as_log(data, columns, self._state.space)
+        log = as_log(data, columns, self._state.space, text_for(self._given.features))
         with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
             self._read(self._given, log, report)
         return self

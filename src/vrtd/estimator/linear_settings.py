@@ -13,6 +13,7 @@ from vrtd.theory.settings import growth_ratio
 # Largest step times the larger of max |phi|^2 and the growth ratio of the pilot rows; the stability limit is 2.
 _STABLE = 1.0
 _ALIKE, _LEAST_ALIKE = 50, 20  # rows per block for the persistence of the features, and the least number of blocks
+_LEAST_COUNTED = 30  # nonzero values of a sparse feature from which its size is known; others count as usual ones
 _UNEQUAL = 10.0  # features are divided by their sizes if these differ by a larger factor
 #: Size of the first batch, and growth of the batches.
 BATCH, GROWTH = 2048, 1.5
@@ -63,7 +64,7 @@ def _persistence(rows: Transitions) -> float:
 def find_scale(rows: Transitions) -> Floats | None:
     """Return the root mean square of each feature over the rows where it is not 0; None if all are of similar size."""
     squares, counts = _squares_of(rows)
-    is_seen = squares > 0.0
+    is_seen = (squares > 0.0) & (counts >= (_LEAST_COUNTED if rows.is_sparse else 1))
     if not is_seen.any():
         return None
     sizes = np.sqrt(squares / np.maximum(counts, 1))

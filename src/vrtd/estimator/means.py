@@ -134,7 +134,10 @@ def _combine(spread: Spread, nu: Floats, own: Parts, n_own: float = np.inf) -> E
     of freedom.
     """
     assert spread.ends is not None
-    influence, own = align(Parts(spread.influence @ nu, spread.ends), own)
+    by_block = (
+        spread.influence @ nu if nu.dtype == spread.influence.dtype else np.array([w @ nu for w in spread.influence])
+    )
+    influence, own = align(Parts(by_block, spread.ends), own)
     both = Parts(influence.by_block + own.by_block, own.ends)
     found = estimate_from_parts(np.array([nu @ spread.theta]), both)
     # Features that are 0 in every row add to the bias, but must not make the mean over all states unknown.

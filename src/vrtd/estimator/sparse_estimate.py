@@ -18,12 +18,9 @@ def estimate_sparse_point(fit: SparseFit) -> LinearPoint:
     counts = drop_blocks(n, _LEAST_BLOCKS)
     best, excess = 0, 0.0
     if counts is not None:
-        found = []
-        for k in counts:
-            iterate, gradient, n_rows = fit.mean_over(int(k))
-            theta = iterate + inverse.of_sample(gradient)
-            found.append((excess_of(inverse.some, gradient[None], theta, np.array([n_rows]))[0], n_rows))
-        excesses, sizes = np.maximum(np.array([each[0] for each in found]), 0.0), np.array([each[1] for each in found])
+        iterates, gradients, n_rows = zip(*(fit.mean_over(int(k)) for k in counts), strict=True)
+        theta, sizes = iterates[-1] + inverse.of_sample(gradients[-1]), np.array(n_rows)
+        excesses = np.maximum(excess_of(inverse.some, np.array(gradients), theta, sizes), 0.0)
         at = int(np.argmin((1.0 + excesses) / sizes))
         best, excess = int(counts[at]), float(excesses[at])
     iterate, gradient, _ = fit.mean_over(best)

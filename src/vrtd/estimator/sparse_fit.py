@@ -37,7 +37,7 @@ _MOST_BLOCKS = 32  # then blocks are merged in pairs
 _BLOCKS_PER_FEATURE = 256  # the first block has at least d divided by this many rows: closing a block costs O(d)
 _MOST_LARGE = 1.0  # as in `linear_fit`
 _KEPT_BYTES, _LEAST_KEPT = 1 << 26, 2000  # of the reservoir
-_INVERTED = 1200  # rows of the reservoir that the `SampleInverse` uses
+_INVERTED = 600  # rows of the reservoir that the `SampleInverse` uses
 _PASSES, _LEAST_STEPS = 2, 1500  # inner steps per row of the reservoir, unless the algorithm says how many
 
 

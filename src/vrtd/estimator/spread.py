@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.estimator.estimates import Estimates, Intervals, Parts, estimate_from_blocks
 from vrtd.problems import Transitions
-from vrtd.sparse import has_any, is_sparse, products
+from vrtd.sparse import columns_of, has_any, is_sparse, products, squared_norms
 
 Limit = Literal["rows", "transient", "bias", "variance", "budget", "features"]  # sources of error
 
@@ -60,6 +60,9 @@ class Spread(ABC):
         Largest value that these features may contribute per visit.
     doubt : str or None
         Reason why the intervals are unreliable.
+    spare : float or None
+        Variance of the parameters of features that were nonzero too rarely, if they are like the others, as those of
+        hashed features are. None means that nothing is known of them.
     """
 
     theta: Floats
@@ -71,6 +74,7 @@ class Spread(ABC):
     leak: Floats | None = None
     largest: float = 0.0
     doubt: str | None = None
+    spare: float | None = None
 
     def of(self, phi: Floats, level: float) -> Intervals:
         """Compute intervals for ``phi.theta``.
@@ -106,6 +110,9 @@ class Spread(ABC):
         open_share = self.open_share(phi)
         is_known = self.spans(phi) & ~has_any(phi, self.rare) & (open_share <= MOST_OPEN)
         found = self._estimates(phi)
+        if self.spare is not None:
+            unknown = np.append(self.unseen, self.rare)
+            return found.widen(self.spare * squared_norms(columns_of(phi, unknown)))
         return found._replace(
             error=np.where(is_known, found.error, np.inf), bias=found.bias + open_share * self.largest
         )

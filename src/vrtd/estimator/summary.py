@@ -21,7 +21,7 @@ from vrtd.estimator.recursion_spread import RecursionSpread, measure_recursion
 from vrtd.estimator.sparse_estimate import estimate_sparse_point, estimate_sparsely
 from vrtd.estimator.spread import BlockSpread, Spread, find_slowness
 from vrtd.estimator.state import FitState, Setup, initial_theta, sample_of
-from vrtd.features import TargetFeatures, spans_constant
+from vrtd.features import Hashed, TargetFeatures, spans_constant
 from vrtd.problems import Transitions
 from vrtd.series import block_correlation
 from vrtd.sparse import has_any, is_sparse, mean_of, part_of
@@ -270,8 +270,16 @@ class FitSummary:
         return BlockSpread(
             theta=found.theta, influence=found.influence, ends=found.ends[found.n_before :],
             unseen=found.unseen, rare=found.rare, spans=partial(_has_none, found.unseen), doubt=doubt,
-            n_rows=found.n_rows,
+            n_rows=found.n_rows, spare=self._spare_variance(found),
         )  # fmt: skip
+
+    def _spare_variance(self, found: LinearEstimate) -> float | None:
+        """Return the mean square of the known parameters if features are hashed, so that no feature is special."""
+        if not isinstance(self.state.features, Hashed):
+            return None
+        is_known = np.ones(len(found.theta), np.bool_)
+        is_known[found.unseen] = is_known[found.rare] = False
+        return float(np.square(found.theta[is_known]).mean()) if is_known.any() else None
 
     def linear_doubt(self, of_intervals: bool) -> str | None:
         """Return why a `LinearPoint` has not converged, or None; the limit for intervals is stricter."""

@@ -142,6 +142,16 @@ def check_features(value: Any) -> None:
     )
 
 
+def check_dense(features: Features, what: str) -> None:
+    """Raise if the rows of bound features are sparse."""
+    require(
+        not features.is_sparse,
+        f"{what} needs dense features, but the rows of {type(features).__name__} with {features.n_features:,} features "
+        "are sparse.",
+        "Use fewer features." if what != "A target policy" else "Use fewer features, or log propensities.",
+    )
+
+
 def set_count(features: Features, name: str, remedy: str, most: int = MOST_FEATURES) -> None:
     """Check the field with the number of features, unless it is None, and convert it to int."""
     value = getattr(features, name)

@@ -13,7 +13,7 @@ from vrtd.arrays import Floats
 from vrtd.checks import check_count, require
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features.blocks import FEWER, call_in_blocks, try_on
-from vrtd.features.features import Features, as_rows, check_most, check_some, not_stored, row_dtype
+from vrtd.features.features import Features, as_rows, check_dense, check_most, check_some, not_stored, row_dtype
 from vrtd.features.spaces import ObservationSpace
 from vrtd.features.tabular import Tabular
 from vrtd.features.target import Target, check_actions, check_equally_long
@@ -227,6 +227,7 @@ class TargetFeatures(Features):
             from vrtd.features.completion import complete  # here, because that module imports this one
 
             features = complete(self.features, space).bind(seen)
+            check_dense(features, "A target policy")
             remedy = "Choose fewer features of observations, or a function of observations and actions."
             check_most(features.n_features * (n_actions or 1), remedy)
         return replace(self, features=features, n_actions=n_actions, space=None)

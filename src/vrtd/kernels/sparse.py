@@ -1,8 +1,8 @@
 """Sparse rows as compiled loops see them, and their pseudo-gradients.
 
-A `Transition` on a log of sparse rows has `SparseRows` as its two tables. The vectors of an algorithm are interleaved in
-one array: the numbers of coordinate i are next to each other, from ``n_vectors i`` on, so that a nonzero feature touches
-one or two cache lines however many vectors there are.
+A `Transition` on a log of sparse rows has `SparseRows` as its two tables. The vectors of an algorithm are interleaved
+in one array: the numbers of coordinate i are next to each other, from ``n_vectors i`` on, so that a nonzero feature
+touches one or two cache lines however many vectors there are.
 """
 
 from __future__ import annotations

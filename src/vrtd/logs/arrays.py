@@ -50,8 +50,8 @@ def from_arrays(
     Parameters
     ----------
     observations : array_like of shape (n,) or (n, ...), or sparse matrix
-        Observations. A sparse matrix or array of SciPy has one row per step, whose numbers are features. C-contiguous arrays of float32, float64 or integers are not copied: do not change them while the
-        log is in use.
+        Observations. C-contiguous arrays of float32, float64 or integers are not copied: do not change them while the
+        log is in use. A sparse matrix or array of SciPy has one row per step, whose numbers are features.
     reward : array_like of shape (n,)
         Reward that follows each observation.
     next_observations : array_like, optional

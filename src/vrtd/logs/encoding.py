@@ -99,6 +99,8 @@ class Encoder:
         self, levels: Sequence[str], values: Any, into: NDArray[Any], name: str
     ) -> NDArray[np.bool_] | None:
         """Set one number of each row to 1, and return the rows with a missing value unless it counts as 'other'."""
+        if not levels:
+            return self._hash_category(values, into, name)
         from pyarrow import compute
 
         found = compute.index_in(values, value_set=library().array(levels, library().string()))
@@ -113,6 +115,27 @@ class Encoder:
             return None
         is_null: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
         return is_null
+
+    def _hash_category(self, values: Any, into: NDArray[Any], name: str) -> NDArray[np.bool_] | None:
+        """Set the number of each row to a hash of its text, and return the rows with a missing value as above."""
+        from vrtd.kernels.hashing import hash_text  # imported here because other logs need no compiled code
+
+        pyarrow = library()
+        text = values.cast(pyarrow.large_string())
+        text = text.combine_chunks() if isinstance(text, pyarrow.ChunkedArray) else text
+        _, offsets, content = text.buffers()
+        places = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
+        hashes = np.empty(len(text))
+        hash_text(np.frombuffer(content or b"", np.uint8), places, hashes)
+        into[:, 0] = hashes
+        if not values.null_count:
+            return None
+        is_null: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
+        into[is_null, 0] = -1.0
+        if self.missing != "indicator":
+            return is_null
+        self.lacking[name] += values.null_count
+        return None
 
     def _encode_number(
         self, fill: float | None, values: NDArray[Any], into: NDArray[Any], where: str, name: str

@@ -300,6 +300,7 @@ class Transitions:
 
     @cached_property
     def _gram(self) -> Floats:
+        self.check_dense()
         phi = np.asarray(self.phi, dtype=np.float64)
         return frozen(phi.T @ phi)
 
@@ -313,6 +314,20 @@ class Transitions:
         """Matrix Psi with tr E[A_x S A_x^T] = tr(Psi S) tr(left_square) for every S, of shape (d, d)."""
         size = (self.left**2).sum(axis=1)
         return frozen((self.psi * (size / size.sum())[:, None]).T @ self.psi)
+
+    def check_dense(self) -> None:
+        """Raise if the rows are sparse.
+
+        Raises
+        ------
+        InvalidInputError
+            If the rows are sparse.
+        """
+        if self.is_sparse:
+            raise InvalidInputError(
+                f"This needs matrices of {self.n_features:,}^2 numbers, and so dense rows, but the rows are sparse.",
+                "Use vrtd.Evaluator, or pass fewer features as an array.",
+            )
 
     # Rank
 
@@ -356,6 +371,7 @@ class Transitions:
 
     @cached_property
     def _span(self) -> tuple[Floats, float]:
+        self.check_dense()
         self.check_magnitude()
         # Scale all columns to the same size, so that small columns do not count as linearly dependent.
         norms = np.sqrt(np.einsum("ni,ni->i", self.phi, self.left))
