@@ -14,6 +14,7 @@ from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.auto_settings import CLOSED_FORM
 from vrtd.estimator.doubly_robust import DoublyRobust
 from vrtd.estimator.learner import Learner, ThetaPath
+from vrtd.estimator.least_squares import ROWS_PER_FEATURE
 from vrtd.estimator.means import check_returns
 from vrtd.estimator.overlap import Overlap
 from vrtd.estimator.recursion_spread import RecursionSpread
@@ -261,6 +262,11 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         common |= {"n_passes": fit.n_passes, "n_products": fit.n_products, "residual": fit.residual}
         notes.append(f"least squares was solved by {fit.description}")
         warnings += [] if fit.doubt is None else [fit.doubt]
+        if fit.is_overfitted:
+            notes.append(
+                f"there are fewer than {ROWS_PER_FEATURE} rows for each feature that is not always 0, so that least "
+                "squares follows the noise of the rows. cost='linear' may have smaller errors"
+            )
     if summary.is_run_linearly or state.iterative is not None or summary.setup.settings.cost == "linear":
         return _diagnose_linearly(summary, warnings, notes, common)
     sample, reduced, spread = summary.sample, summary.reduced, None

@@ -75,6 +75,11 @@ class IterativeFit(NamedTuple):
         return None
 
     @property
+    def is_overfitted(self) -> bool:
+        """Whether there are so few rows that the solution follows their noise."""
+        return 0 < self.n_rows < ROWS_PER_FEATURE * np.count_nonzero(self.squares)
+
+    @property
     def description(self) -> str:
         """How the solution was found, in a few words."""
         products = f"{self.n_products:,} products with A"

@@ -237,9 +237,11 @@ class FitSummary:
             size = np.square(solution.influence).sum()
         if not np.isfinite(size):
             raise InvalidInputError("The squares of the TD errors are too large for an interval.", "Scale the rewards.")
-        unseen, spans = np.flatnonzero(~solution.seen), solution.spans
+        unseen, rare = np.flatnonzero(~solution.seen), np.flatnonzero(solution.seen & solution.rare)
+        spans, spare = solution.spans, None
         if self.state.iterative is not None:
             slowness, spans = self.state.iterative.doubt, partial(_has_none, unseen)
+            spare = self._spare_variance(solution.theta, np.append(unseen, rare))
         else:
             slowness = find_slowness(self.reduced, solution.n_rows) if self.is_usable else None
         return BlockSpread(
@@ -248,7 +250,8 @@ class FitSummary:
             ends=np.array(solution.ends.rows) if self.state.is_closed_form else None,
             spans=spans,
             unseen=unseen,
-            rare=np.flatnonzero(solution.seen & solution.rare),
+            rare=rare,
+            spare=spare,
             leak=solution.leak,
             largest=solution.largest,
             doubt=solution.doubt or slowness,
@@ -270,16 +273,16 @@ class FitSummary:
         return BlockSpread(
             theta=found.theta, influence=found.influence, ends=found.ends[found.n_before :],
             unseen=found.unseen, rare=found.rare, spans=partial(_has_none, found.unseen), doubt=doubt,
-            n_rows=found.n_rows, spare=self._spare_variance(found),
+            n_rows=found.n_rows, spare=self._spare_variance(found.theta, np.append(found.unseen, found.rare)),
         )  # fmt: skip
 
-    def _spare_variance(self, found: LinearEstimate) -> float | None:
+    def _spare_variance(self, theta: Floats, unknown: NDArray[np.intp]) -> float | None:
         """Return the mean square of the known parameters if features are hashed, so that no feature is special."""
         if not isinstance(self.state.features, Hashed):
             return None
-        is_known = np.ones(len(found.theta), np.bool_)
-        is_known[found.unseen] = is_known[found.rare] = False
-        return float(np.square(found.theta[is_known]).mean()) if is_known.any() else None
+        is_known = np.ones(len(theta), np.bool_)
+        is_known[unknown] = False
+        return float(np.square(theta[is_known]).mean()) if is_known.any() else None
 
     def linear_doubt(self, of_intervals: bool) -> str | None:
         """Return why a `LinearPoint` has not converged, or None; the limit for intervals is stricter."""

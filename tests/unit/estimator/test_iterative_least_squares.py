@@ -139,6 +139,8 @@ def test_no_blocks_are_solved_for_few_rows() -> None:
     found = solved(rows_of("sparse", n=790))
     assert found.influence is None
     assert found.as_solution().why_no_interval == "it needs 792 rows, but there are only 790"
+    assert found.is_overfitted
+    assert not solved(rows_of("sparse", n=800)).is_overfitted
 
 
 def test_a_fit_that_does_not_converge_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,6 +223,19 @@ def test_an_evaluator_gives_the_answers_of_the_dense_closed_form(few_features: N
     assert "Least squares was solved by GMRES, residual " in diagnostics.text
     assert "closed form (GMRES, residual " in repr(found)
     assert "2 passes over the log" in repr(found)
+
+
+def test_sparse_and_dense_rows_have_the_same_answers(few_features: None) -> None:
+    rng = np.random.default_rng(0)
+    x = np.where(rng.random((4001, 40)) < 0.2, rng.normal(1.0, 1.0, (4001, 40)), 0.0)
+    reward = x[:-1, 0] + rng.normal(size=4000)
+    found = {}
+    for form, pack in (("dense", np.asarray), ("sparse", csr_array)):
+        evaluator = an_evaluator().fit(vrtd.logs.from_arrays(pack(x[:-1]), reward, pack(x[1:])))
+        values = evaluator.predict(pack(x[:50]), return_interval=0.9)
+        assert evaluator.diagnostics_.as_dict()["residual"] < 1e-8
+        found[form] = np.array([*values, np.repeat(evaluator.mean_value().low, 50)])
+    np.testing.assert_allclose(found["sparse"], found["dense"], rtol=1e-6, atol=1e-7)
 
 
 def test_cost_chooses_it_too(few_features: None) -> None:
