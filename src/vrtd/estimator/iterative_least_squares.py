@@ -77,7 +77,7 @@ class IterativeFit(NamedTuple):
     @property
     def is_overfitted(self) -> bool:
         """Whether there are so few rows that the solution follows their noise."""
-        return 0 < self.n_rows < ROWS_PER_FEATURE * np.count_nonzero(self.squares)
+        return 0 < self.n_rows < ROWS_PER_FEATURE * int(np.count_nonzero(self.squares))
 
     @property
     def description(self) -> str:
