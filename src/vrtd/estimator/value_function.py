@@ -89,7 +89,7 @@ class ValueFunction:
     @property
     def n_episodes_(self) -> int:
         """Number of episodes whose first state is in the log."""
-        return 0 if self._state.episodes is None else int(self._state.episodes.starts.total[-1])
+        return 0 if self._state.episodes is None else self._state.episodes.n_starts
 
     @property
     def has_policy_value(self) -> bool:
@@ -291,7 +291,7 @@ class ValueFunction:
                 "Pass start states: policy_value(observations).",
             )
         if self.why_no_interval(method) is not None:
-            return self._estimates(episodes.starts.mean[None], method, stacklevel=4)
+            return self._estimates(episodes.mean_start[None], method, stacklevel=4)
         self._spread(method, stacklevel=4)
         is_quick = self._summary.own_method == "closed_form"
         check = check_returns(self._summary) if is_quick else None
