@@ -6,7 +6,7 @@ import numpy as np
 
 from vrtd.estimator.estimates import equal_ends
 from vrtd.estimator.linear_estimate import LinearEstimate, LinearPoint, drop_blocks, excess_of
-from vrtd.estimator.sparse_fit import SparseFit, SparseInverse
+from vrtd.estimator.sparse_fit import MANY_ROUNDS, SparseFit, SparseInverse
 
 _LEAST_BLOCKS = 12  # for an interval; there are 16 to 32 blocks, of which the first may be left out
 _LEAST_SEEN = 4  # blocks in which the pseudo-gradient of a feature is not 0, for an interval
@@ -24,7 +24,7 @@ def estimate_sparse_point(fit: SparseFit) -> LinearPoint:
         at = int(np.argmin((1.0 + excesses) / sizes))
         best, excess = int(counts[at]), float(excesses[at])
     iterate, gradient, _ = fit.mean_over(best)
-    return LinearPoint((iterate + inverse(gradient)) / scale, excess, best, inverse)
+    return LinearPoint((iterate + inverse(gradient, MANY_ROUNDS)) / scale, excess, best, inverse)
 
 
 def estimate_sparsely(fit: SparseFit, point: LinearPoint) -> LinearEstimate:

@@ -39,8 +39,7 @@ _MOST_LARGE = 1.0  # as in `linear_fit`
 _KEPT_BYTES, _LEAST_KEPT = 1 << 26, 2000  # of the reservoir
 _INVERTED = 600  # rows of the reservoir that the `SampleInverse` uses
 _PASSES, _LEAST_STEPS = 1, 1500  # inner steps per row of the reservoir in a round, unless the algorithm says how many
-_ROUNDS, _SOLVED = 12, 0.02  # most rounds, and the share of the pseudo-gradient that may be left after the last one
-_FASTER = 2.0  # inner steps are so many times as large as those of `linear_fit`, which makes fewer of them
+FEW_ROUNDS, MANY_ROUNDS = 4, 10  # of inner steps: for a new anchor and for the noise of a block, and for an estimate
 
 
 class SparseBlock(NamedTuple):
@@ -122,8 +121,7 @@ def first_sparse_fit(
     else:
         found = choose_algorithm(algorithm, step_size, rows)
         assert isinstance(found, VRTD)
-        step = found.step_size * (_FASTER if step_size is None else 1.0)
-        chosen = replace(found, n_steps=None, step_size=step)
+        chosen = replace(found, n_steps=None)
     some = rows.part(0, _INVERTED)
     gradient = some.left.T @ (some.reward + some.psi @ start) / len(some)
     theta = start + SampleInverse(some, caution=1.0)(gradient)
@@ -255,7 +253,7 @@ class SparseInverse:
         self.is_kept = np.zeros(fit.n_features, np.bool_)
         self.is_kept[rows.phi.indices] = True
 
-    def __call__(self, vector: Floats) -> Floats:
+    def __call__(self, vector: Floats, n_rounds: int = FEW_ROUNDS) -> Floats:
         """Return Q v: the mean of the last part of an inner loop from 0, with its pseudo-gradient corrected."""
         algorithm, d, n = with_mean(_vrtd(self._fit)), len(vector), len(self.rows)
         n_steps = int(algorithm.n_steps or max(_LEAST_STEPS, _PASSES * n))
@@ -269,17 +267,18 @@ class SparseInverse:
         v, changes = (state[k : width * d : width] for k in (2, 3))
         drift = inner.step_size * vector  # of each step; w = v + t drift after t steps
         stream = make_streams(self._fit.seed, np.arange(1), ALGORITHM)[0]
-        size = float(np.linalg.norm(vector))
-        for _ in range(1 if algorithm.n_steps else _ROUNDS):  # only the last counts; each begins where the last ended
+        n_rounds = 1 if algorithm.n_steps else n_rounds
+        mean, start, n_averaged = np.zeros(d), v.copy(), n_rounds - n_rounds // 2
+        for k in range(n_rounds):  # each begins where the one before ends; the last half is averaged
+            if k == n_rounds - n_averaged:
+                start = v.copy()
             state[width * d + 1] = n_steps
             changes[...] = 0.0
-            start = v.copy()
             finish(inner.params(), *columns, n_steps, state, stream, d)
-            mean = v - changes / n_steps + drift * (0.5 * (n_steps + 1))
+            if k >= n_rounds - n_averaged:
+                mean += (v - changes / n_steps + drift * (0.5 * (n_steps + 1))) / n_averaged
             v += n_steps * drift
-            left = (v - start) / (inner.step_size * n_steps)
-            if not np.linalg.norm(left) > _SOLVED * size:
-                break
+        left = (v - start) / (inner.step_size * n_steps * n_averaged)
         if not (np.isfinite(mean).all() and np.isfinite(left).all()):
             raise DivergenceError(
                 f"The inner loop of vrtd diverged with the step size {inner.step_size:g}. Lower the step size."
