@@ -194,7 +194,7 @@ class ValueFunction:
         level, d, found = check_level(level), self.features.n_features, []
         for first in range(0, d, _PARAMETERS):
             n = min(_PARAMETERS, d - first)
-            each = unit_rows(first, n, d) if self.features.is_sparse else np.eye(n, d, first)
+            each: Any = unit_rows(first, n, d) if self.features.is_sparse else np.eye(n, d, first)
             found.append(self._estimates(each, method).intervals(level))
         return Intervals(*map(np.concatenate, zip(*found, strict=True)))
 
@@ -335,7 +335,7 @@ class ValueFunction:
         """
         return is_same_log(self._state, other._state)
 
-    def _features_of(self, observations: Any, actions: ArrayLike | None = None) -> Floats:
+    def _features_of(self, observations: Any, actions: ArrayLike | None = None) -> Any:
         features, space = self.features, self._state.space or ObservationSpace("features")
         rows = as_observations(space, observations)
         if actions is None:
