@@ -118,7 +118,7 @@ def are_equal(table: Table, other: Table) -> bool:
     """Return whether two tables of one kind have the same numbers."""
     if not is_sparse(table):
         return bool(np.array_equal(table, other))
-    return table.shape == other.shape and (table != other).nnz == 0
+    return bool(table.shape == other.shape and (table != other).nnz == 0)
 
 
 def row_bytes(table: Table) -> float:

@@ -20,6 +20,7 @@ from vrtd.kernels.jit import compiled
 from vrtd.logs import Chunk
 from vrtd.logs.log import is_any
 from vrtd.problems import Transitions
+from vrtd.sparse import mean_of
 
 LEAST_STARTS = 2  # episodes that a policy value needs
 _NOTHING = 1e-18  # discounted rewards with a smaller factor do not change a return
@@ -43,6 +44,18 @@ class Episodes(NamedTuple):
     is_whole: bool = False  # whether the open episode is known from its start on
     #: With sparse rows: first rows of episodes, drawn at random, in place of totals, which would have d numbers.
     first_rows: SparseReservoir | None = None
+
+    @property
+    def n_starts(self) -> int:
+        """Number of episodes that began."""
+        return int(self.starts.total[-1]) if self.first_rows is None else self.first_rows.n_seen
+
+    @property
+    def mean_start(self) -> Floats:
+        """Mean features (d,) of the first states; with sparse rows, of those that are kept."""
+        if self.first_rows is None or self.first_rows.rows is None:
+            return self.starts.mean
+        return mean_of(self.first_rows.rows.phi)
 
 
 def no_episodes(n_features: int, *, has_returns: bool, has_states: bool) -> Episodes:

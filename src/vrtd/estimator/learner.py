@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms import Algorithm, Sampling
+from vrtd.algorithms import Algorithm, Sampling, check_sparse_rows
 from vrtd.arrays import Floats, aligned_copy, aligned_empty
 from vrtd.engine.stream import compile_stream, epochs_within
 from vrtd.estimator.rows import NotFiniteError, append, is_finite, loop_columns
@@ -132,6 +132,8 @@ def first_learner(
 
     With sparse rows, the path has only its first point, because a point has d numbers.
     """
+    if is_sparse:
+        check_sparse_rows(algorithm)
     state = np.zeros(algorithm.workspace_size(theta_0.size, is_sparse=is_sparse))
     algorithm.theta_in(state, theta_0.size, is_sparse=is_sparse)[:] = theta_0
     path = ThetaPath((0,), (np.array(theta_0),))

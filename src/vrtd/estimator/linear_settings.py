@@ -80,7 +80,7 @@ def _squares_of(rows: Transitions) -> tuple[Floats, Floats]:
     if is_sparse(phi):
         kept = phi.data != 0.0
         sums = [np.bincount(phi.indices[kept], each[kept], rows.n_features) for each in (phi.data**2, phi.data != 0.0)]
-        return sums[0], sums[1]
+        return sums[0].astype(np.float64), sums[1].astype(np.float64)
     return np.square(phi).sum(axis=0), (phi != 0.0).sum(axis=0)
 
 

@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 
 from vrtd.arrays import Floats
 from vrtd.estimator.block_totals import BlockTotals
-from vrtd.estimator.estimates import Estimates, Interval, Parts, align, estimate_from_parts
+from vrtd.estimator.estimates import Estimates, Interval, Parts, align, estimate_from_blocks, estimate_from_parts
 from vrtd.estimator.sparse_reservoir import SparseReservoir
 from vrtd.estimator.spread import MOST_OPEN, Spread
 from vrtd.estimator.summary import FitSummary, Method
@@ -109,8 +109,9 @@ def _mean_over_some_starts(spread: Spread, first_rows: SparseReservoir) -> Estim
     rows = first_rows.rows
     assert rows is not None
     n = len(rows)
-    variance = float(np.var(rows.phi @ spread.theta, ddof=1)) / n
-    return spread.estimates(mean_of(rows.phi)[None]).widen(variance, n - 1.0)
+    variance, nu = float(np.var(rows.phi @ spread.theta, ddof=1)) / n, mean_of(rows.phi)
+    by_block = np.array([row @ nu for row in spread.influence])
+    return estimate_from_blocks(np.array([nu @ spread.theta]), by_block[:, None]).widen(variance, n - 1.0)
 
 
 def _mean(spread: Spread, totals: BlockTotals, n_rows: int) -> Estimates:

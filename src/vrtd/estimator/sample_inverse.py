@@ -64,7 +64,8 @@ class SampleInverse:
 
     def _start_sparse(self, rows: Transitions, caution: float) -> None:
         """Do the same for sparse rows with n equations, and without the matrix Psi of the stretched rows."""
-        d, left = rows.n_features, self._left
+        d = rows.n_features
+        left: Any = self._left
         has_equation = np.zeros(d)
         has_equation[left.indices[left.data != 0.0]] = 1.0
         self._psi = psi = rows.psi @ _diagonal(has_equation)

@@ -22,7 +22,7 @@ from vrtd.arrays import Floats, aligned_copy
 from vrtd.engine.stream import compile_epoch, row_of
 from vrtd.errors import DivergenceError
 from vrtd.estimator.linear_settings import choose_algorithm, find_scale, measure_sizes
-from vrtd.estimator.linear_state import FIRST_BLOCK, with_mean
+from vrtd.estimator.linear_state import FIRST_BLOCK
 from vrtd.estimator.rows import NotFiniteError, loop_columns
 from vrtd.estimator.sample_inverse import SampleInverse
 from vrtd.estimator.sparse_reservoir import SparseReservoir, add_sparse, empty_sparse_reservoir
@@ -38,7 +38,8 @@ _BLOCKS_PER_FEATURE = 256  # the first block has at least d divided by this many
 _MOST_LARGE = 1.0  # as in `linear_fit`
 _KEPT_BYTES, _LEAST_KEPT = 1 << 26, 2000  # of the reservoir
 _INVERTED = 600  # rows of the reservoir that the `SampleInverse` uses
-_PASSES, _LEAST_STEPS = 2, 1500  # inner steps per row of the reservoir, unless the algorithm says how many
+_LEAST_STEPS = 1500  # inner steps of an epoch, of which there are as many as kept rows unless the algorithm says so
+FEW_ROUNDS, MANY_ROUNDS = 4, 30  # epochs for a new anchor and for the noise of a block, and for an estimate
 
 
 class SparseBlock(NamedTuple):
@@ -173,7 +174,7 @@ def learn_sparsely(fit: SparseFit, rows: Transitions) -> SparseFit:
 IS_WEIGHTED: Any = True
 
 
-def _absorb(phi, reward, phi_next, discount, weight, ends, first, last, state):
+def _absorb(phi, reward, phi_next, discount, weight, ends, first, last, state):  # type: ignore[no-untyped-def]
     """Add the pseudo-gradients and the features of rows first, ..., last - 1, and return the sum of their values."""
     total = 0.0
     for i in range(first, last):
@@ -227,7 +228,9 @@ def _close_batch(fit: SparseFit) -> SparseFit:
     fit = fit._replace(batch=fit.n_rows, batch_end=batch_end)
     n = len(fit.blocks)
     iterate, gradient, _ = fit.mean_over(max(n // 4, int(n >= 8)))
-    theta = iterate + SparseInverse(fit)(gradient)
+    rows = fit.reservoir.rows
+    assert rows is not None
+    theta = iterate + SparseInverse(fit, rows)(gradient)
     if not np.isfinite(theta).all():
         return fit
     before = fit.theta_anchor.copy()
@@ -241,34 +244,49 @@ def _vrtd(fit: SparseFit) -> VRTD:
 
 
 class SparseInverse:
-    """Approximate inverse Q of -A, from the rows of the reservoir."""
+    """Approximate inverse Q of -A, from rows of the reservoir."""
 
-    def __init__(self, fit: SparseFit) -> None:
-        rows = fit.reservoir.rows
-        assert rows is not None
+    def __init__(self, fit: SparseFit, rows: Transitions) -> None:
         self._fit, self.rows = fit, rows
         self.some = rows.part(0, _INVERTED).as_float64()
         self.of_sample = SampleInverse(self.some)
+        self.is_kept = np.zeros(fit.n_features, np.bool_)
+        self.is_kept[rows.phi.indices] = True
 
-    def __call__(self, vector: Floats) -> Floats:
-        """Return Q v: the mean of an inner loop from 0, with its pseudo-gradient corrected."""
-        algorithm, d, n = with_mean(_vrtd(self._fit)), len(vector), len(self.rows)
-        n_steps = int(algorithm.n_steps or max(_LEAST_STEPS, _PASSES * n))
-        inner = replace(algorithm, n_steps=n_steps, growth=algorithm.growth or 2.0)
+    def __call__(self, vector: Floats, n_rounds: int = FEW_ROUNDS) -> Floats:
+        """Return Q v: the w of VRTD on the kept rows with the system A w + v = 0, after so many epochs.
+
+        An epoch is an inner loop on the pseudo-gradient that is left. A feature that is in none of the rows would not
+        be corrected: it moves as in one pass over the rows.
+        """
+        algorithm, n, rows = _vrtd(self._fit), len(self.rows), self.rows
+        inside, outside = np.where(self.is_kept, vector, 0.0), np.where(self.is_kept, 0.0, vector)
+        n_steps = int(algorithm.n_steps or max(_LEAST_STEPS, n))
+        inner = replace(algorithm, output="tail", n_steps=n_steps, growth=algorithm.growth or 2.0)
+        stream = make_streams(self._fit.seed, np.arange(1), ALGORITHM)[0]
+        total, left, size = np.zeros(len(vector)), inside, float(np.linalg.norm(inside))
+        for _ in range(1 if algorithm.n_steps else n_rounds):
+            w = total + self._run_inner_loop(inner, n_steps, left, stream)
+            ahead = rows.discount * (rows.phi_next @ w) - rows.phi @ w
+            after = inside + rows.phi.T @ (ahead * rows.weight if rows.is_weighted else ahead) / n
+            size_after = float(np.linalg.norm(after))
+            if not np.isfinite(size_after):
+                raise DivergenceError(
+                    f"The inner loop of vrtd diverged with the step size {inner.step_size:g}. Lower the step size."
+                )
+            if size_after > size and total.any():  # no progress beyond noise
+                break
+            total, left, size = w, after, size_after
+        return np.asarray(total + self.of_sample(left) + (inner.step_size * n) * outside)
+
+    def _run_inner_loop(self, inner: VRTD, n_steps: int, vector: Floats, stream: NDArray[np.uint64]) -> Floats:
+        """Return the mean of the second half of the iterates from 0 on."""
         _, finish = compile_epoch(inner, self.rows.is_weighted, is_sparse=True)
-        width, size = inner.n_sparse_vectors, inner.workspace_size(d, is_sparse=True)
-        state = aligned_copy(np.zeros(size))
+        d, width, n_skipped = len(vector), inner.n_sparse_vectors, n_steps // 2
+        state = aligned_copy(np.zeros(inner.workspace_size(d, is_sparse=True)))
         state[1 : width * d : width], state[width * d + 1] = n_steps * vector, n_steps
-        finish(
-            inner.params(), *loop_columns(self.rows), n_steps, state,
-            make_streams(self._fit.seed, np.arange(1), ALGORITHM)[0], d,
-        )  # fmt: skip
+        finish(inner.params(), *loop_columns(self.rows), n_steps, state, stream, d)
         v, changes = (state[k : width * d : width] for k in (2, 3))
-        drift = inner.step_size * vector  # of each step; w = v + t drift after t steps
-        mean = v - changes / n_steps + drift * (0.5 * (n_steps + 1))
-        left = (v + n_steps * drift) / (inner.step_size * n_steps)
-        if not (np.isfinite(mean).all() and np.isfinite(left).all()):
-            raise DivergenceError(
-                f"The inner loop of vrtd diverged with the step size {inner.step_size:g}. Lower the step size."
-            )
-        return np.asarray(mean + self.of_sample(left))
+        n_averaged = n_steps - n_skipped  # w = v + t step vector after t steps
+        mean_time = 0.5 * (n_steps * (n_steps + 1) - n_skipped * (n_skipped + 1)) / n_averaged
+        return np.asarray(v - changes / n_averaged + (inner.step_size * mean_time) * vector)

@@ -106,7 +106,7 @@ class FitSummary:
         return solve(self.state.sums, self.theta_0, self.first_phi)
 
     @property
-    def first_phi(self) -> NDArray[np.floating[Any]]:
+    def first_phi(self) -> Any:
         """Feature rows of the sample in their original type, without the work that `sample` takes."""
         buffer = self.state.buffer
         return np.empty((0, len(self.theta_0))) if buffer is None else part_of(buffer.phi, 0, self.state.n_sampled)

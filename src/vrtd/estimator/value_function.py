@@ -89,7 +89,7 @@ class ValueFunction:
     @property
     def n_episodes_(self) -> int:
         """Number of episodes whose first state is in the log."""
-        return 0 if self._state.episodes is None else int(self._state.episodes.starts.total[-1])
+        return 0 if self._state.episodes is None else self._state.episodes.n_starts
 
     @property
     def has_policy_value(self) -> bool:
@@ -194,7 +194,7 @@ class ValueFunction:
         level, d, found = check_level(level), self.features.n_features, []
         for first in range(0, d, _PARAMETERS):
             n = min(_PARAMETERS, d - first)
-            each = unit_rows(first, n, d) if self.features.is_sparse else np.eye(n, d, first)
+            each: Any = unit_rows(first, n, d) if self.features.is_sparse else np.eye(n, d, first)
             found.append(self._estimates(each, method).intervals(level))
         return Intervals(*map(np.concatenate, zip(*found, strict=True)))
 
@@ -291,7 +291,7 @@ class ValueFunction:
                 "Pass start states: policy_value(observations).",
             )
         if self.why_no_interval(method) is not None:
-            return self._estimates(episodes.starts.mean[None], method, stacklevel=4)
+            return self._estimates(episodes.mean_start[None], method, stacklevel=4)
         self._spread(method, stacklevel=4)
         is_quick = self._summary.own_method == "closed_form"
         check = check_returns(self._summary) if is_quick else None
@@ -335,7 +335,7 @@ class ValueFunction:
         """
         return is_same_log(self._state, other._state)
 
-    def _features_of(self, observations: Any, actions: ArrayLike | None = None) -> Floats:
+    def _features_of(self, observations: Any, actions: ArrayLike | None = None) -> Any:
         features, space = self.features, self._state.space or ObservationSpace("features")
         rows = as_observations(space, observations)
         if actions is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,7 @@ def _call_sparsely(function: Callable[..., Any], arrays: tuple[Any, ...], good: 
 
 def dense_rows(rows: Any) -> NDArray[Any]:
     """Return rows as dense ones."""
-    return rows.toarray() if is_sparse(rows) else rows
+    return np.asarray(rows.toarray() if is_sparse(rows) else rows)
 
 
 def try_on(function: Callable[..., Any], arrays: tuple[Any, ...], n: int | None) -> int:
@@ -109,16 +109,18 @@ def try_on(function: Callable[..., Any], arrays: tuple[Any, ...], n: int | None)
     return width
 
 
-def _call(function: Callable[..., Any], arrays: tuple[NDArray[Any], ...], n: int | None) -> NDArray[Any]:
+def _call(function: Callable[..., Any], arrays: tuple[NDArray[Any], ...], n: int | None) -> Any:
     """Return the (n, d) rows that the function computes."""
     from scipy.sparse import issparse
 
     answer: Any = function(*arrays)
-    if issparse(answer) and answer.shape[1] > MOST_FEATURES:
+    is_sparse_answer = issparse(answer)
+    answer = cast("Any", answer)
+    if is_sparse_answer and answer.shape[1] > MOST_FEATURES:
         check_most(answer.shape[1], FEWER, most=MOST_SPARSE)
         rows: Any = as_sparse_rows("features", answer)
     else:
-        rows = np.asarray(answer.toarray() if issparse(answer) else answer)
+        rows = np.asarray(answer.toarray() if is_sparse_answer else answer)
         check_most(rows.shape[1] if rows.ndim == 2 else 0, FEWER)
     count = len(arrays[0])
     fits = rows.dtype.kind in "biuf" and rows.ndim == 2 and rows.shape == (count, n or rows.shape[1])

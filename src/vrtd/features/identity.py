@@ -49,7 +49,7 @@ class Identity(Features):
     kind = "identity"
 
     def __post_init__(self) -> None:
-        set_count(self, "n", _FEWER, MOST_SPARSE)
+        set_count(self, "n", _FEWER, MOST_SPARSE if self.sparse else _MOST)
 
     def bind(self, observations: NDArray[Any]) -> Self:
         """Return these features with their number.

@@ -105,7 +105,7 @@ class FromPairs:
         ndarray of shape (n, d)
             The rows.
         """
-        return call_in_blocks(self.function, (observations, actions), self.n_features)
+        return np.asarray(call_in_blocks(self.function, (observations, actions), self.n_features))
 
 
 @dataclass(frozen=True, eq=False)
@@ -351,7 +351,7 @@ class TargetFeatures(Features):
     def _of_joined(self, observations: NDArray[Any], actions: Floats) -> NDArray[np.floating[Any]]:
         if isinstance(self.features, FromPairs):
             return self.features(observations, actions)
-        return self.features(_join(observations, actions))
+        return np.asarray(self.features(_join(observations, actions)))
 
 
 def _as_vectors(actions: NDArray[Any]) -> Floats:

@@ -197,10 +197,10 @@ class OneHot(Features):
         if self.is_sparse:
             ends = np.cumsum(sizes) - np.arange(len(sizes))  # one more than the last place of each variable
             places = np.append(0, ends[:-1] - 1) + values.astype(np.int64)
-            rows = indicator_rows(places, finite, self.n_features, row_dtype(observations))
-            rows.data[np.flatnonzero((values == 0) & (np.arange(len(sizes)) > 0))] = 0.0  # values without a feature
-            rows.eliminate_zeros()
-            return rows
+            found = indicator_rows(places, finite, self.n_features, row_dtype(observations))
+            found.data[np.flatnonzero((values == 0) & (np.arange(len(sizes)) > 0))] = 0.0  # values without a feature
+            found.eliminate_zeros()
+            return found
         rows = np.zeros((len(values), self.n_features), row_dtype(observations))
         start = 0
         for size, value in zip(sizes, values.T.astype(np.intp), strict=True):

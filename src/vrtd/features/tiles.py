@@ -112,7 +112,7 @@ class Tiles(Bounded):
             yield tile
 
     def _sparse_rows(self, x: Floats, dtype: np.dtype[Any]) -> Any:
-        bad, tiles = np.isnan(x).any(axis=0), prod(self.grid(len(x)))
+        bad, tiles = np.asarray(np.isnan(x).any(axis=0)), prod(self.grid(len(x)))
         found = self._find(np.where(np.isnan(x), 0.0, x))
         places = np.stack([tiling * tiles + tile for tiling, tile in enumerate(found)], axis=1)
         return indicator_rows(places, ~bad, self.n_features, dtype)

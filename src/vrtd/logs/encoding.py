@@ -60,7 +60,7 @@ class Encoder:
             names = [column.name for column in self._columns]
         return [name for name, width in zip(names, self._widths, strict=True) for _ in range(width)]
 
-    def encode(self, columns: Any, field: str, piece: Piece, gaps: list[Gap]) -> NDArray[Any]:
+    def encode(self, columns: Any, field: str, piece: Piece, gaps: list[Gap]) -> Any:
         """Return observations (n, ...) from a column or a list of columns, and add missing entries to `gaps`."""
         where, listed = piece.column(field), columns if isinstance(columns, list) else [columns]
         if len(listed) == 1 and self._columns:

@@ -232,7 +232,7 @@ class Chunk(NamedTuple):
         return self.terminated | self.truncated
 
     @property
-    def successors(self) -> NDArray[Any]:
+    def successors(self) -> Any:
         """Next observations, with the current observation in terminated rows.
 
         The successor of a terminated row is ignored and need not be a valid input of the features.
@@ -523,7 +523,7 @@ def is_any(flags: NDArray[np.bool_]) -> bool:
     return flags.tobytes() != bytes(flags.size)
 
 
-def all_observations(chunks: Sequence[Chunk]) -> NDArray[Any]:
+def all_observations(chunks: Sequence[Chunk]) -> Any:
     """Return all observations followed by all successors in use, an order that does not depend on the chunks."""
     successors = [chunk.next_observations[~chunk.terminated] for chunk in chunks]
     return join_tables([*(chunk.observations for chunk in chunks), *successors])

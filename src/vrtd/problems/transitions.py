@@ -271,13 +271,13 @@ class Transitions:
         return Transitions.wrap(phi, self.reward, phi_next, self.discount, self._weight, self.ends)
 
     @cached_property
-    def left(self) -> Floats:
+    def left(self) -> Any:
         """Weighted features weight phi, of shape (n, d). They satisfy A_x = left psi^T and b_x = left reward."""
         phi = self.phi.astype(np.float64, copy=False)
         return phi if self._weight is None else scale_rows(phi, self._weight)
 
     @cached_property
-    def psi(self) -> Floats:
+    def psi(self) -> Any:
         """Differences discount phi_next - phi, of shape (n, d)."""
         if is_sparse(self.phi):
             return scale_rows(self.phi_next, self.discount) - self.phi
