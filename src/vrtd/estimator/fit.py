@@ -38,7 +38,7 @@ from vrtd.estimator.state import (
     keep_until,
     sample_of,
 )
-from vrtd.features import MOST_FEATURES, Features, Identity, TargetFeatures, table_of
+from vrtd.features import MOST_DENSE, MOST_FEATURES, Features, Identity, TargetFeatures, table_of
 from vrtd.logs import Chunk
 from vrtd.logs.log import is_any
 from vrtd.problems import Transitions
@@ -59,6 +59,9 @@ _FIELDS = {"phi": "observations", "phi_next": "next_observations", "reward": "re
 
 def receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool = False) -> Iterable[FitState]:
     """Return or yield the state after each piece of a checked chunk; `repeats` marks rows of a later pass."""
+    if is_sparse(chunk.observations) and chunk.observations.shape[1] <= MOST_DENSE:
+        dense = {name: getattr(chunk, name).toarray() for name in ("observations", "next_observations")}
+        chunk = chunk._replace(**dense)
     setup, chunk = setup.resolve(state.features), _weigh(setup, state, chunk)
     if state.features is not None and 0 < len(chunk.reward) <= _LEAST_PIECE:  # small chunks come often
         return (update(setup, _with_weights(state, chunk), chunk, repeats),)
