@@ -67,6 +67,20 @@ def to_sparse(table: NDArray[Any]) -> csr_array:
     return csr_array(table)
 
 
+def no_rows(shape: tuple[int, int]) -> csr_array:
+    """Return sparse rows of zeros."""
+    return make_rows(np.empty(0), np.empty(0, np.int32), np.zeros(shape[0] + 1, np.int32), shape[1])
+
+
+def scale_rows(table: Table, factors: NDArray[np.float64]) -> Table:
+    """Return rows multiplied by one factor each, in float64."""
+    if not is_sparse(table):
+        return table * factors[:, None]
+    scaled = table.astype(np.float64)
+    scaled.data *= np.repeat(factors, np.diff(table.indptr))
+    return scaled
+
+
 def unit_rows(first: int, n: int, width: int) -> csr_array:
     """Return rows first, ..., first + n - 1 of the unit matrix."""
     return make_rows(np.ones(n), np.arange(first, first + n, dtype=np.int32), np.arange(n + 1, dtype=np.int32), width)

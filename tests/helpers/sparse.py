@@ -24,7 +24,8 @@ def as_sparse(rows: Transitions) -> Transitions:
 def random_rows(n: int, d: int, k: int, seed: int = 0) -> tuple[csr_array, np.ndarray]:
     """Return n sparse rows with k numbers in d columns, and the values of a linear function of them."""
     rng = np.random.default_rng(seed)
-    columns = np.sort(np.array([rng.choice(d, k, replace=False) for _ in range(n)], np.int32), axis=1)
+    columns = np.arange(k) + k * rng.integers(0, d // k, (n, k))  # with different remainders, so that they differ
+    columns = np.sort(columns, axis=1).astype(np.int32)
     starts = np.arange(0, n * k + 1, k, dtype=np.int32)
     rows = csr_array((np.full(n * k, k**-0.5), columns.ravel(), starts), shape=(n, d))
     return rows, rows @ rng.normal(size=d)

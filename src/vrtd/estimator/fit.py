@@ -39,7 +39,7 @@ from vrtd.estimator.state import (
     keep_until,
     sample_of,
 )
-from vrtd.features import MOST_FEATURES, Features, Identity, TargetFeatures, table_of
+from vrtd.features import MOST_DENSE, MOST_FEATURES, Features, Identity, TargetFeatures, table_of
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks, is_any
 from vrtd.problems import Transitions
@@ -60,10 +60,18 @@ _FIELDS = {"phi": "observations", "phi_next": "next_observations", "reward": "re
 
 def receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool = False) -> Iterable[FitState]:
     """Return or yield the state after each piece of a checked chunk; `repeats` marks rows of a later pass."""
-    setup, chunk = setup.resolve(state.features), _weigh(setup, state, chunk)
+    setup, chunk = setup.resolve(state.features), _weigh(setup, state, _fill_narrow(chunk))
     if state.features is not None and 0 < len(chunk.reward) <= _LEAST_PIECE:  # small chunks come often
         return (update(setup, _with_weights(state, chunk), chunk, repeats),)
     return _receive(setup, state, chunk, repeats)
+
+
+def _fill_narrow(chunk: Chunk) -> Chunk:
+    """Return the chunk with dense observations if they have few columns."""
+    if not is_sparse(chunk.observations) or chunk.observations.shape[1] > MOST_DENSE:
+        return chunk
+    dense = {name: getattr(chunk, name).toarray() for name in ("observations", "next_observations")}
+    return chunk._replace(**dense)
 
 
 def _receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool) -> Iterator[FitState]:
@@ -169,7 +177,7 @@ def read_again(setup: Setup, state: FitState, log: Log | Chunk) -> Iterator[Tran
     assert state.features is not None
     chunks = (log,) if isinstance(log, Chunk) else checked_chunks(log, False)
     for chunk in chunks:
-        for piece in _pieces((_weigh(setup, state, chunk),), _piece_rows(state.features)):
+        for piece in _pieces((_weigh(setup, state, _fill_narrow(chunk)),), _piece_rows(state.features)):
             rows = _rows(setup, state, piece)
             yield clear_final(rows, piece.terminated) or rows
 

@@ -291,6 +291,7 @@ class _System(NamedTuple):
             yield x, share
 
 
+@np.errstate(over="ignore", invalid="ignore")  # sums that overflow raise an error
 def solve_iteratively(
     read: Callable[[], Iterable[Transitions]],
     theta_0: Floats,

@@ -30,10 +30,10 @@ def estimate_sparse_point(fit: SparseFit) -> LinearPoint:
         excesses = np.maximum(excess_of(inverse.some, np.array(gradients), theta, sizes), 0.0)
         at = int(np.argmin((1.0 + excesses) / sizes))
         best = int(counts[at])
-    iterate, gradient, n_rows = fit.mean_over(best)
+    iterate, gradient, n_used = fit.mean_over(best)
     theta = iterate + inverse(gradient, MANY_ROUNDS)
     if counts is not None:
-        excess = _find_excess(fit, inverse, gradient, theta, n_rows)
+        excess = _find_excess(fit, inverse, gradient, theta, n_used)
     return LinearPoint(theta / scale, excess, best, inverse)
 
 

@@ -270,7 +270,7 @@ def keep_rows(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
     """Add rows and their observations to the sample, as long as it is not full."""
     if state.observations is not None:
         check_alike(chunk.observations, state.observations)
-    n_bytes = max(16 * rows.n_features, int(2 * row_bytes(chunk.observations))) if not rows.is_sparse else 1
+    n_bytes = 1 if rows.is_sparse else max(16 * rows.n_features, int(2 * row_bytes(chunk.observations)))
     is_linear = rows.is_sparse or (state.linear is not None and state.sums is None and chunk.action is None)
     most = _LINEAR_ROWS if is_linear else _MOST_ROWS
     size = max(1, min(most, _MOST_BYTES // n_bytes))

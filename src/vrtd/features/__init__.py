@@ -8,6 +8,7 @@ from vrtd.features.auto import Auto as Auto
 from vrtd.features.completion import complete as complete
 from vrtd.features.compose import Scaled as Scaled
 from vrtd.features.compose import Stack as Stack
+from vrtd.features.features import MOST_DENSE as MOST_DENSE
 from vrtd.features.features import MOST_FEATURES as MOST_FEATURES
 from vrtd.features.features import Features as Features
 from vrtd.features.fourier import Fourier as Fourier

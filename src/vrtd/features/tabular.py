@@ -324,7 +324,7 @@ def _check_inside(values: NDArray[Any], inside: NDArray[np.bool_], sizes: tuple[
     row = values[int(np.argmin(inside))]
     enough = [max(size, int(value) + 1) for size, value in zip(sizes, row, strict=True)]
     if not remedy:
-        can_grow = (row >= 0).all() and prod(enough) <= MOST_SPARSE
+        can_grow = (row >= 0).all() and prod(enough) <= MOST_FEATURES
         word = f"tabular:{'x'.join(map(str, enough))}"
         remedy = f"Set the number of states, e.g. {word} if this is the last one." if can_grow else _COUNT
     _check_each(values, inside, _state_in(sizes), remedy)

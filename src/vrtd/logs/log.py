@@ -242,11 +242,12 @@ class Chunk(NamedTuple):
         return replace_rows(self.next_observations, self.terminated, self.observations)
 
     def __repr__(self) -> str:
+        columns: dict[str, Any] = self.columns
         kinds = {
             name: f"{values.dtype} {values.shape}"
             if isinstance(values, np.ndarray) or is_sparse_column(name, values)
             else type(values).__name__
-            for name, values in self.columns.items()
+            for name, values in columns.items()
         }
         return f"Chunk({', '.join(f'{name} {kind}' for name, kind in kinds.items())})"
 

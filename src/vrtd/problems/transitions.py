@@ -22,7 +22,7 @@ from vrtd.series import (
     lag_window,
 )
 from vrtd.solving import check_invertible, condition_number, solve_scaled
-from vrtd.sparse import as_sparse_rows, is_scipy_sparse, is_sparse, part_of
+from vrtd.sparse import as_sparse_rows, is_scipy_sparse, is_sparse, part_of, scale_rows
 
 if TYPE_CHECKING:
     from vrtd.algorithms import Sampling
@@ -571,15 +571,6 @@ class Transitions:
         for array in (*tables[:half], self.reward, *tables[half:], self.discount, self.weight):
             sha.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
         return sha.hexdigest()
-
-
-def scale_rows(table: Any, factors: Floats) -> Any:
-    """Return rows, dense or sparse, multiplied by one factor each."""
-    if not is_sparse(table):
-        return table * factors[:, None]
-    scaled = table.astype(np.float64)
-    scaled.data *= np.repeat(factors, np.diff(table.indptr))
-    return scaled
 
 
 def _divide(table: Any, sizes: Floats) -> Any:

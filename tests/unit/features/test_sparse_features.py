@@ -103,9 +103,9 @@ def test_functions_may_return_sparse_rows() -> None:
 def test_what_needs_dense_features_says_so() -> None:
     wide = Tabular(9_000)
     assert Scaled(wide, 0.5)(np.array([2])).data.tolist() == [0.5]
-    with pytest.raises(InvalidInputError, match="^A Stack needs dense features, but the rows of Tabular with 9,000"):
+    with pytest.raises(InvalidInputError, match=r"^A Stack needs dense features, but the rows of Tabular with 9,000"):
         Stack(wide, Tabular(2)).bind(np.arange(3))
-    with pytest.raises(InvalidInputError, match="^bits must be at most 24, but is 25"):
+    with pytest.raises(InvalidInputError, match=r"^bits must be at most 24, but is 25"):
         Hashed(25)
 
 
