@@ -38,7 +38,8 @@ from vrtd.estimator.state import (
     keep_until,
     sample_of,
 )
-from vrtd.features import MOST_DENSE, MOST_FEATURES, Features, Identity, TargetFeatures, table_of
+from vrtd.features import MOST_FEATURES, Features, Identity, TargetFeatures, table_of
+from vrtd.features.features import MOST_DENSE
 from vrtd.logs import Chunk
 from vrtd.logs.log import is_any
 from vrtd.problems import Transitions
