@@ -87,7 +87,7 @@ def open_partitions(
 
 def _count_ahead(first: Chunk, n_rows: int) -> int:
     """Return how many partitions of so many rows are sent before their results are taken."""
-    return max(_LEAST_AHEAD, _BYTES_AHEAD // max(1, n_rows * first.observations[:1].nbytes))
+    return max(_LEAST_AHEAD, _BYTES_AHEAD // max(1, n_rows * int(row_bytes(first.observations))))
 
 
 def _generate(chunks: Iterable[Chunk]) -> Generator[Chunk, None, None]:

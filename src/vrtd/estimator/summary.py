@@ -317,7 +317,7 @@ class FitSummary:
         )
 
     @cached_property
-    def visited_phi(self) -> NDArray[Any]:
+    def visited_phi(self) -> Any:
         """Features (n, d) of visited states: the reservoir of a `LinearFit`, and otherwise the sample."""
         rows, run = self._kept_rows, self.state.linear or self.state.sparse
         if rows is None or run is None or isinstance(self.state.features, TargetFeatures):
