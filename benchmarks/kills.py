@@ -1,10 +1,14 @@
-"""Kill workers of Dask and Ray at random moments, and check that every result has the same bits.
+"""Kill workers of Dask and Ray, and sweeps, at random moments, and check that every result has the same bits.
 
-    python benchmarks/kills.py [--executor dask ray] [--kills 10] [--seed 0] [--quick]
+    python benchmarks/kills.py [--what dask ray sweep] [--kills 10] [--seed 0] [--quick]
 
-First, tasks run until all kills have happened. Each leaves a file when it begins and one when it ends, so that tasks
-that were computed again are counted: a kill interrupts at most one, and results that are still on the worker are lost.
-Then one call of `vrtd.simulate` goes through the same number of kills.
+With workers, tasks run until all kills have happened. Each leaves a file when it begins and one when it ends, so that
+tasks that were computed again are counted: a kill interrupts at most one, and results that are still on the worker are
+lost. Then one call of `vrtd.simulate` goes through the same number of kills.
+
+A sweep runs in a process of its own, which is killed twice as often and started again with the same folder. Each cell
+adds a line to a file when it begins and one when it ends. A kill interrupts at most one cell per thread. The other
+cells of their groups, which take about a second, are computed again.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -30,6 +35,7 @@ import psutil
 
 import vrtd
 from vrtd.executors import run_tasks
+from vrtd.sweeps import cell
 
 N_WORKERS = 2
 PROBLEM, ALGORITHM = vrtd.problems.random_mdp(), vrtd.TD(0.1)
@@ -134,16 +140,74 @@ def kill_during_simulation(name: str, executor: Executor, n_kills: int, seed: in
     return {"kills": n_kills - killer.left, "same_bits": same, "seconds": seconds}
 
 
+def sweep(out: Path | None, n_cells: int) -> Any:
+    grid = {"step_size": np.linspace(1e-3, 0.1, n_cells)}
+    return vrtd.sweep(PROBLEM, "td", grid, out=out, threads=N_WORKERS, n_gradients=50_000, exact=False)
+
+
+def run_and_note(folder: Path, n_cells: int) -> None:
+    """Run or continue the sweep in a folder, and note each cell that begins or ends."""
+    measure_cell, notes = cell._measure_cell, os.open(folder / "notes", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+
+    def note_and_measure(design: Any, i: int, *rest: Any) -> Any:
+        os.write(notes, f"begun {i}\n".encode())
+        measured = measure_cell(design, i, *rest)
+        os.write(notes, f"ended {i}\n".encode())
+        return measured
+
+    cell._measure_cell = note_and_measure
+    sweep(folder / "out", n_cells)
+
+
+def kill_sweeps(n_kills: int, seed: int, n_cells: int) -> dict[str, Any]:
+    whole, pause, killed = sweep(None, n_cells), random.Random(seed), 0
+    with tempfile.TemporaryDirectory() as name:
+        notes = Path(name, "notes")
+        command = [sys.executable, __file__, "--continue-sweep", name, str(n_cells)]
+        while True:
+            n_before = notes.stat().st_size if notes.exists() else 0
+            process = subprocess.Popen(command)
+            while process.poll() is None and (not notes.exists() or notes.stat().st_size == n_before):
+                time.sleep(0.01)
+            if killed < n_kills:
+                time.sleep(pause.uniform(0.0, 1.5))
+                process.send_signal(signal.SIGKILL)
+            if process.wait() != -signal.SIGKILL:
+                break
+            killed += 1
+        begun, ended = (Counter(line[6:] for line in notes.read_text().splitlines() if line[:5] == end) for end in ENDS)
+        found = sweep(Path(name, "out"), n_cells)
+        same_bits = all(found.table[name].tobytes() == column.tobytes() for name, column in whole.table.items())
+    return {
+        "kills": killed,
+        "cells": n_cells,
+        "missing": found.timing.n_computed,  # by the last call, after one that was not killed
+        "same_bits": same_bits,
+        "interrupted": sum((begun - ended).values()),
+        "ended_twice": sum(count - 1 for count in ended.values()),
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--executor", nargs="+", choices=MARKS, default=list(MARKS))
+    parser.add_argument("--what", nargs="+", choices=(*MARKS, "sweep"), default=[*MARKS, "sweep"])
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--quick", action="store_true", help="one kill and short tasks")
+    parser.add_argument("--continue-sweep", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.continue_sweep is not None:
+        folder, n_cells = arguments.continue_sweep
+        run_and_note(Path(folder), int(n_cells))
+        return 0
     n_kills, n_gradients = (1, 500_000) if arguments.quick else (arguments.kills, 2_000_000)
     failed = False
-    for name in arguments.executor:
+    for name in arguments.what:
+        if name == "sweep":
+            found = kill_sweeps(2 * n_kills, arguments.seed, 200 * n_kills)
+            print(json.dumps({"sweep": found}), flush=True)
+            failed |= bool(found["missing"] or not found["same_bits"])
+            continue
         with opened(name) as executor:
             tasks = kill_during_tasks(name, executor, n_kills, arguments.seed, n_gradients)
             simulation = kill_during_simulation(name, executor, n_kills, arguments.seed, n_gradients)

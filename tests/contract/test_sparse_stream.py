@@ -26,6 +26,8 @@ def loop_of(row: Any) -> tuple[Any, ...]:
 
 
 SPARSE = list({loop_of(row): row for row in reversed(ON_A_STREAM) if row.algorithm.learns_from_sparse_rows}.values())
+# Schedules, levels and the last iterate differ little from others, and each loop takes seconds to compile.
+COMPILED = [row for row in SPARSE if row.id not in ("td-iid", "td-piecewise", "vrtd-last", "richardson-td-iid")]
 OTHERS = [row for row in ON_A_STREAM if not row.algorithm.learns_from_sparse_rows]
 
 
@@ -34,12 +36,12 @@ def sparse_learner(algorithm: Any) -> Any:
 
 
 def test_the_table_has_all_that_must_learn_from_sparse_rows() -> None:
-    names = {row.algorithm.name for row in SPARSE}
+    names = {row.algorithm.name for row in COMPILED}
     assert names == {"td", "td_lambda", "richardson_td", "vrtd"}
     assert {row.id for row in OTHERS} >= {"td-projected-averaged", "vrtd-projected", "gtd2", "true-online-td"}
 
 
-@pytest.mark.parametrize("row", SPARSE, ids=lambda row: row.id)
+@pytest.mark.parametrize("row", COMPILED, ids=lambda row: row.id)
 def test_every_algorithm_equals_its_transcription(row: Any) -> None:
     n_epochs = min(row.n_epochs, 12)
     dense = thin_out(some_rows(n_epochs * batch_rows(row.algorithm), D, "f8", True))

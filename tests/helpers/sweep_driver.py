@@ -28,7 +28,7 @@ def run(out: str, log: str, seconds: float) -> None:
         return measure_cell(design, i, *rest)
 
     cell._measure_cell = slowly
-    segments._SECONDS_BETWEEN = 0.0  # write after every group
+    segments._PAUSE = 0.0  # write after every group
     groups._SECONDS = groups._LEAST_SECONDS = 1e-9
     vrtd.sweep("boyan_chain", "td", GRID, out=out, **SIZE)
 

@@ -1,4 +1,4 @@
-"""Simulations and tournaments on executors of every kind: the same bits, also when workers are killed.
+"""Every verb on executors of every kind: the same bits, also when workers are killed.
 
 The tests with Dask are in this file, so that one process starts one cluster.
 """
@@ -25,6 +25,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 import vrtd
+from tests.helpers.distributed_work import fit_in_partitions, sweep_in_groups, write_log
 from tests.helpers.tasks import Shuffled, begin_and_end, running
 from tests.helpers.tournament import NOWHERE, SIZE, some_cells, standard, without_seconds
 from tests.helpers.toy_simulator import ring
@@ -163,6 +164,22 @@ def test_every_executor_gives_the_same_cells(executor: Executor, tmp_path: Path)
     assert {pair: without_seconds(cell) for pair, cell in found.items()} == {
         pair: without_seconds(some_cells()[pair]) for pair in pairs
     }
+
+
+@cache
+def local_sweep() -> dict[str, bytes]:
+    return sweep_in_groups(None, threads=1)
+
+
+@on_every_executor
+def test_every_executor_gives_the_same_sweep(executor: Executor) -> None:
+    assert sweep_in_groups(executor) == local_sweep()
+
+
+@on_every_executor
+def test_every_executor_gives_the_same_fit(executor: Executor, tmp_path: Path) -> None:
+    write_log(tmp_path)
+    assert fit_in_partitions(tmp_path, executor) == fit_in_partitions(tmp_path, None)
 
 
 def test_compare_takes_an_executor(dask: Client) -> None:

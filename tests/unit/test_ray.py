@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Executor, wait
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import numpy as np
 import pytest
 
 import vrtd
+from tests.helpers.distributed_work import fit_in_partitions, sweep_in_groups, write_log
 from tests.helpers.tasks import begin_and_end, running
 from tests.helpers.tournament import NOWHERE, SIZE, some_cells, standard, without_seconds
 from vrtd.cli import main
@@ -34,11 +38,11 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def executor() -> Iterator[Executor]:
+@pytest.fixture(scope="module", params=[1, 2])
+def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))))
-        with vrtd.executors.ray(2) as executor:
+        with vrtd.executors.ray(request.param) as executor:
             yield executor
     assert not ray.is_initialized()
 
@@ -62,6 +66,15 @@ def test_cells_are_the_same(executor: Executor, tmp_path: Path) -> None:
     pairs = [("random-mdp", "td"), ("baird", "recursive_lstd")]
     found = tournament.measure(SIZE, standard(*pairs), tmp_path, executor, 1, None)
     assert all(without_seconds(found[pair]) == without_seconds(some_cells()[pair]) for pair in pairs)
+
+
+def test_a_sweep_is_the_same(executor: Executor) -> None:
+    assert sweep_in_groups(executor) == sweep_in_groups(None, threads=1)
+
+
+def test_a_fit_is_the_same(executor: Executor, tmp_path: Path) -> None:
+    write_log(tmp_path)
+    assert fit_in_partitions(tmp_path, executor) == fit_in_partitions(tmp_path, None)
 
 
 def test_a_killed_worker_changes_nothing(executor: Executor, tmp_path: Path) -> None:
@@ -111,3 +124,16 @@ def test_refused_arguments(arguments: Any, message: str) -> None:
 def test_the_command_line_uses_the_connection(executor: Executor, capsys: Any) -> None:
     assert main(["simulate", "--runs", "4", "--gradients", "2000", "--executor", "ray", "--quiet"]) == 0
     assert "squared_error" in capsys.readouterr().out
+
+
+def test_a_ray_that_is_started_listens_on_loopback_only() -> None:
+    code = """
+    import psutil, vrtd
+    with vrtd.executors.ray(1) as executor:
+        executor.submit(divmod, 7, 2).result()
+        ours = {psutil.Process().pid, *(process.pid for process in psutil.Process().children(recursive=True))}
+        sockets = [each for each in psutil.net_connections("tcp") if each.pid in ours and each.status == "LISTEN"]
+        print(*sorted({each.laddr.ip.removeprefix("::ffff:") for each in sockets}))
+    """
+    ended = subprocess.run([sys.executable, "-c", dedent(code)], capture_output=True, text=True, check=True)
+    assert ended.stdout == "127.0.0.1\n"

@@ -106,12 +106,10 @@ def _sweep(arguments: argparse.Namespace) -> int:
             "Add an option such as --step-size 0.01,0.1.",
         )
 
-    from vrtd.plots import new_panels
     from vrtd.sweeps import sweep
 
     header = ",".join(("problem", *grid, "metric"))
     files = check_files({kind: given[kind] for kind in ("figure", "data") if kind in given}, header)
-    panels = new_panels(1) if "figure" in files else []
     options = {option: given[option] for option in _RUNS if option in given}
     if "metrics" in options:
         options["metrics"] = tuple(dict.fromkeys(options["metrics"]))
@@ -136,7 +134,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
         )
 
     def draw(path: Path) -> None:
-        save_figure(result.plot(*panels).figure, path)
+        save_figure(result.plot().figure, path)
 
     as_object = result.as_dict() | {"files": {kind: str(path) for kind, path in files.items()}}
     shown = json.dumps(as_object, allow_nan=False) if arguments.json else in_ascii(_as_text(result))
@@ -182,7 +180,8 @@ def _as_text(result: SweepResult) -> str:
                 lines.append(f"{words}{spread:>27}{_cell(exact):>12}{_cell(floor):>12}{diverged:>10}{mark}")
             lines.append(f"* {_count_tied(len(best.tied))}")
             methods = dict.fromkeys(result.final("method", problem, metric).ravel().tolist())
-            told = ", ".join(str(method) or "not known" for method in methods)
+            texts = {"": "not known", "skipped": "skipped (pass --exact always)"}
+            told = ", ".join(texts.get(f"{method}", f"{method}") for method in methods)
             lines.append(f"expected errors: {told}; {plural(best.n_unstable, 'setting')} with diverged runs")
     if result.out is not None:
         lines += ["", f"kept in {result.out}"]

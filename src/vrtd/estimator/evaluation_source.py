@@ -15,7 +15,8 @@ from vrtd.checks import check_count
 from vrtd.errors import InvalidInputError
 from vrtd.estimator.evaluator import ProgressCallback
 from vrtd.estimator.state_values import Board
-from vrtd.features import ObservationSpace, as_features, complete, text_for
+from vrtd.features import ObservationSpace, as_features, complete
+from vrtd.features.hashed import text_for
 from vrtd.files import check_regular, translate_errors
 from vrtd.logs import Chunk, Log, read, write
 from vrtd.logs.arrow_values import ArrowStream

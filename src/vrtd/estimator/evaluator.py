@@ -29,8 +29,9 @@ from vrtd.estimator.partitioned_fit import Partitioned, fit_partitions, open_par
 from vrtd.estimator.state import FitState, Setup, goes_on_from, initial_theta
 from vrtd.estimator.value_function import ValueFunction
 from vrtd.executors import check_executor
-from vrtd.features import ObservationSpace, TargetFeatures, as_features, as_pair_features, as_target, text_for
+from vrtd.features import ObservationSpace, TargetFeatures, as_features, as_pair_features, as_target
 from vrtd.features.auto import guess_space
+from vrtd.features.hashed import text_for
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
 from vrtd.logs.reading import ReadOptions, as_log, describe_start

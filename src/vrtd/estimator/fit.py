@@ -39,7 +39,8 @@ from vrtd.estimator.state import (
     keep_until,
     sample_of,
 )
-from vrtd.features import MOST_DENSE, MOST_FEATURES, Features, Identity, TargetFeatures, table_of
+from vrtd.features import MOST_FEATURES, Features, Identity, TargetFeatures, table_of
+from vrtd.features.features import MOST_DENSE
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks, is_any
 from vrtd.problems import Transitions

@@ -28,7 +28,7 @@ from vrtd.estimator.partitions import (
     without_sample,
 )
 from vrtd.estimator.state import FitState, Setup
-from vrtd.executors import run_tasks
+from vrtd.executors import one_thread_for_linear_algebra, run_tasks
 from vrtd.features import ObservationSpace
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
@@ -37,7 +37,8 @@ from vrtd.logs.parts import PartsLog
 from vrtd.sparse import row_bytes
 
 _PARTITION_BYTES = 1 << 27  # of the observations of a partition that is not read from files or tables
-_AHEAD = 4  # partitions in memory that are sent before their results are taken
+# Partitions in memory that are sent before their results are taken: bytes of their observations, and least number.
+_BYTES_AHEAD, _LEAST_AHEAD = 1 << 29, 4
 Tell = Callable[[int, int | None], None]  # takes the rows done, and the total if it is known
 
 
@@ -50,6 +51,7 @@ class Partitioned(NamedTuple):
     partitions: Iterable[Partition | ChunkPartition]
     n_partitions: int  # 1 if it is unknown
     pairing: Pairing | None  # None if the partitions consist of complete transitions
+    ahead: int | None  # partitions that are sent before their results are taken; None if they are not in memory
 
 
 def open_partitions(
@@ -63,8 +65,12 @@ def open_partitions(
     files = log.divide() if isinstance(log, PartsLog) else []
     if len(files) > 1 and isinstance(log, PartsLog):
         with closing(_generate(checked_chunks(log, False))) as chunks:
-            setup, bound, _ = _bind(given, log.space, chunks, executor)
-        return None if bound is None else Partitioned(log, setup, bound, files, len(files), log.pairing), None
+            setup, bound, first = _bind(given, log.space, chunks, executor)
+        if bound is None:
+            return None, None
+        n_rows = max(PARTITION_ROWS, (log.n_rows or 0) // len(files))
+        ahead = _count_ahead(first[0], n_rows) if files[0].is_in_memory else None
+        return Partitioned(log, setup, bound, files, len(files), log.pairing, ahead), None
     if log.n_rows is not None and log.n_rows <= PARTITION_ROWS:
         return None, None
     others = _generate(checked_chunks(log, False))
@@ -75,7 +81,13 @@ def open_partitions(
     n_bytes = max(1, int(row_bytes(first[0].observations)))
     n_rows = min(PARTITION_ROWS, max(1, _PARTITION_BYTES // n_bytes))
     n_partitions = 1 if log.n_rows is None else -(-log.n_rows // n_rows)
-    return Partitioned(log, setup, bound, cut(all_chunks, n_rows), n_partitions, None), None
+    ahead = _count_ahead(first[0], n_rows)
+    return Partitioned(log, setup, bound, cut(all_chunks, n_rows), n_partitions, None, ahead), None
+
+
+def _count_ahead(first: Chunk, n_rows: int) -> int:
+    """Return how many partitions of so many rows are sent before their results are taken."""
+    return max(_LEAST_AHEAD, _BYTES_AHEAD // max(1, n_rows * int(row_bytes(first.observations))))
 
 
 def _generate(chunks: Iterable[Chunk]) -> Generator[Chunk, None, None]:
@@ -120,6 +132,7 @@ def _first_rows(chunks: Iterable[Chunk], n_rows: int) -> Iterator[Chunk]:
         n_rows -= chunk.n_rows
 
 
+@one_thread_for_linear_algebra()  # so that bits depend neither on the executor nor on the number of cores
 def fit_partitions(
     log: Partitioned, executor: Executor | None, report: Tell | None, keep: Callable[[FitState], None]
 ) -> FitState:
@@ -169,10 +182,12 @@ def _fit_here(log: Partitioned, report: Tell | None) -> Iterator[tuple[int, Part
 
 def _fit_on(executor: Executor, log: Partitioned) -> Iterator[tuple[int, PartFit]]:
     """Yield the number and the fit of each partition, in the order in which they are finished."""
+    tasks: Iterable[tuple[int, Partition | ChunkPartition]]
     tasks = ((i, each.load()) for i, each in enumerate(log.partitions))
-    ahead = _AHEAD if log.pairing is None else None
+    if log.ahead is None:
+        tasks = list(tasks)  # all are sent at once, so that all workers begin
     try:
-        yield from run_tasks(executor, fit_partition, _shared(log), tasks, _describe, most_ahead=ahead)
+        yield from run_tasks(executor, fit_partition, _shared(log), tasks, _describe, most_ahead=log.ahead)
     except WorkerError as error:
         if isinstance(error.__cause__, VrtdError):  # from the log, so it says all that the user needs
             raise error.__cause__ from None

@@ -21,7 +21,7 @@ from vrtd.estimator.linear_state import LinearFit
 from vrtd.estimator.state import FitState, Setup
 from vrtd.logs import Chunk
 from vrtd.logs.pairing import Reason
-from vrtd.logs.partition import Counts, Edges, Pairing
+from vrtd.logs.partition import Counts, Pairing, PartitionEdges
 
 Term = TypeVar("Term")
 
@@ -30,7 +30,7 @@ class PartFit(NamedTuple):
     """Fit of consecutive rows of a log."""
 
     state: FitState  # of the transitions between the edges
-    edges: Edges = Edges()
+    edges: PartitionEdges = PartitionEdges()
     counts: Counts = Counts()
     head: Head | None = None  # first of these transitions, unless they start an episode
 
@@ -134,7 +134,7 @@ def add_fits(setup: Setup, pairing: Pairing | None, fit: PartFit, other: PartFit
     return PartFit(state, fit.edges, fit.counts.join(other.counts), head)
 
 
-def _learn_between(setup: Setup, pairing: Pairing, fit: PartFit, edges: Edges) -> PartFit:
+def _learn_between(setup: Setup, pairing: Pairing, fit: PartFit, edges: PartitionEdges) -> PartFit:
     """Return the fit with the transitions between its last rows and the rows between these edges."""
     dropped, last = Counter[Reason](), fit.edges.last
 

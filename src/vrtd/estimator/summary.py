@@ -117,7 +117,7 @@ class FitSummary:
         return is_sparse(self.first_phi) or spans_constant(self.first_phi)
 
     @cached_property
-    def state_phi(self) -> Floats:
+    def state_phi(self) -> Any:
         """Features (n, d) of the states of the sample; those of its rows differ if they depend on actions."""
         features, observations = self.state.features, self.state.observations
         if not isinstance(features, TargetFeatures) or observations is None:
@@ -332,7 +332,7 @@ class FitSummary:
         )
 
     @cached_property
-    def visited_phi(self) -> NDArray[Any]:
+    def visited_phi(self) -> Any:
         """Features (n, d) of visited states: the reservoir of a `LinearFit`, and otherwise the sample."""
         if self.state.iterative is not None:
             return self.first_phi

@@ -40,7 +40,7 @@ from vrtd.logs import Chunk
 from vrtd.logs.columns import EpisodeEnd, Missing
 from vrtd.logs.encoding import Encoder
 from vrtd.logs.log import checked_chunks
-from vrtd.logs.partition import ChunkPartition, Counts, Edges, Pairing, Partition
+from vrtd.logs.partition import ChunkPartition, Counts, Pairing, Partition, PartitionEdges
 from vrtd.logs.parts import PartsLog
 from vrtd.logs.reading import ReadOptions, as_log
 from vrtd.tables import library
@@ -296,7 +296,7 @@ def _shorten(state: FitState) -> FitState:
     return state._replace(n_sampled=n, capacity=n).trim()
 
 
-def _check(state: FitState, edges: Edges, head: Head | None) -> None:
+def _check(state: FitState, edges: PartitionEdges, head: Head | None) -> None:
     """Raise ValueError unless the parts of sums that were read are consistent."""
     check_parts(state)
     if state.sums is None or state.episodes is None or not is_divisible(state):
@@ -314,7 +314,7 @@ def _unpack(content: bytes) -> Sums:
         tree = join_tree(*read_arrays(content, _FORMAT))
         evaluator = Evaluator(**decode_arguments(tree, "The sums", None, None))
         state: FitState = decode(FitState, tree["state"])
-        edges, counts = decode(Edges, tree["edges"]), decode(Counts, tree["counts"])
+        edges, counts = decode(PartitionEdges, tree["edges"]), decode(Counts, tree["counts"])
         head, rules = decode(Head | None, tree["head"]), decode(_Rules | None, tree["rules"])
     except InvalidInputError:
         raise

@@ -18,8 +18,11 @@ def ray(n_workers: int | None = None, *, address: str | None = None) -> Executor
 
     If this process is connected to Ray, the executor uses that connection and leaves it open. If not, it connects to
     the cluster at ``address``, or starts Ray on this machine, and disconnects when it is shut down. A task whose worker
-    is lost runs again, at most ten times. Ray listens on all network addresses of a machine, so use it in networks that
-    you trust.
+    is lost runs again, at most ten times.
+
+    A Ray that is started here can only be reached from this machine, unless the library was imported before; this
+    process cannot connect to a cluster of other machines afterwards. Any other Ray listens on all network addresses, so
+    use it in networks that you trust.
 
     Parameters
     ----------
@@ -48,6 +51,8 @@ def ray(n_workers: int | None = None, *, address: str | None = None) -> Executor
         check_count("n_workers", n_workers)
     both = f"n_workers={n_workers} has no effect together with address={address!r}."
     require(n_workers is None or address is None, both, "Drop one of them.")
+    if address is None:  # must be set before the import, and Ray then listens on 127.0.0.1
+        os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     return _RayExecutor(import_extra("ray", "ray"), n_workers, address)
 
 

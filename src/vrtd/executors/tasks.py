@@ -11,6 +11,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from contextlib import contextmanager
 from functools import cache
 from io import BytesIO
 from queue import SimpleQueue
@@ -138,7 +139,7 @@ def _result_of(future: Future[Any], name: str) -> Any:
     """Return the result of a task; an error names the task."""
     try:
         return future.result()
-    except BrokenExecutor:
+    except (BrokenExecutor, WorkerError):  # a WorkerError names what failed within the task
         raise
     except CancelledError:
         problem = f"{name} was cancelled by the executor."
@@ -162,6 +163,13 @@ def _call(function: Callable[..., Any], key: str, content: bytes | None, task: t
         # For good, because tasks may run in several threads of this process.
         _linear_algebra().limit(limits=1)
     return function(shared, *task)
+
+
+@contextmanager
+def one_thread_for_linear_algebra() -> Iterator[None]:
+    """Give linear algebra in this process the same bits as in a worker, which uses one thread for it."""
+    with _linear_algebra().limit(limits=1):
+        yield
 
 
 @cache

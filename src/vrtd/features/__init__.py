@@ -8,13 +8,11 @@ from vrtd.features.auto import Auto as Auto
 from vrtd.features.completion import complete as complete
 from vrtd.features.compose import Scaled as Scaled
 from vrtd.features.compose import Stack as Stack
-from vrtd.features.features import MOST_DENSE as MOST_DENSE
 from vrtd.features.features import MOST_FEATURES as MOST_FEATURES
 from vrtd.features.features import Features as Features
 from vrtd.features.fourier import Fourier as Fourier
 from vrtd.features.fourier import RandomFourier as RandomFourier
 from vrtd.features.hashed import Hashed as Hashed
-from vrtd.features.hashed import text_for as text_for
 from vrtd.features.identity import Identity as Identity
 from vrtd.features.pairs import FromPairs as FromPairs
 from vrtd.features.pairs import TargetFeatures as TargetFeatures

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from vrtd.checks import check_count, check_flag, check_positive, require
 from vrtd.features.features import MOST_DENSE, Features, as_rows, check_bound, check_some, check_width, row_dtype
-from vrtd.kernels.hashing import hash_rows
 from vrtd.sparse import make_rows
 
 _MOST_BITS = 24
@@ -117,6 +116,8 @@ class Hashed(Features):
 
     def __call__(self, observations: NDArray[Any]) -> Any:
         """Return the rows of observations, of shape (n, d)."""
+        from vrtd.kernels.hashing import hash_rows  # imported here because other features need no compiled code
+
         scales = np.array(check_bound(self, "the scales", self.scales))
         k = len(scales)
         dtype = row_dtype(np.asarray(observations))

@@ -101,6 +101,7 @@ def from_arrays(
 class _MemoryPart(Part):
     where = "the arrays"
     has_names = False
+    is_in_memory = True
 
     def __init__(self, values: Mapping[str, ArrayLike]) -> None:
         arrays: dict[str, Any] = {}

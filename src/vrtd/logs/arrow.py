@@ -35,6 +35,7 @@ class TablePart(ColumnPart):
     """Table in memory, or a RecordBatchReader, which can be read only once."""
 
     where = "the table"
+    is_in_memory = True
 
     def __init__(self, table: Any, wanted: Columns, missing: Missing) -> None:
         pyarrow = library()
@@ -79,6 +80,14 @@ class TablePart(ColumnPart):
             piece.n_rows = len(piece._table)
             pieces.append(piece)
         return pieces
+
+    def load(self) -> Part:
+        """Return a copy with a table that does not refer to the rows around it, which would be pickled too."""
+        pyarrow, sink, part = library(), library().BufferOutputStream(), copy(self)
+        with pyarrow.ipc.new_stream(sink, self._table.schema) as writer:
+            writer.write_table(self._table)
+        part._table = pyarrow.ipc.open_stream(sink.getvalue()).read_all()
+        return part
 
     def peek(self, n_rows: int) -> list[Values]:
         """Return at least the first `n_rows` rows, and keep them for the reading if there can be only one."""

@@ -28,6 +28,8 @@ class Part(ABC):
     has_names: bool = True
     #: Description of observations that are encoded already; None if only the rows show what they are.
     space: ObservationSpace | None = None
+    #: Whether the rows are in memory, so that they travel to another process with the part.
+    is_in_memory: bool = False
     #: Reason why damage may go undetected, or None if checksums are verified.
     unverified: str | None = None
 
@@ -42,6 +44,10 @@ class Part(ABC):
         divided is its only piece.
         """
         return [self]
+
+    def load(self) -> Part:
+        """Return a part that holds no more than its rows, to be sent to another process."""
+        return self
 
     def peek(self, n_rows: int) -> list[Values]:  # noqa: ARG002
         """Return at least the first `n_rows` rows, or all if there are fewer; none if columns have no names."""

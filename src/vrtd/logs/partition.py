@@ -49,7 +49,7 @@ def _add(counts: Mapping[Any, int], others: Mapping[Any, int]) -> dict[Any, int]
     return dict(Counter(counts) + Counter(others))
 
 
-class Edges(NamedTuple):
+class PartitionEdges(NamedTuple):
     """First and last rows of consecutive rows, which wait for the rows around them."""
 
     #: Rows of partitions with fewer than three rows, which come first.
@@ -58,10 +58,10 @@ class Edges(NamedTuple):
     is_whole: bool = False  # whether no row continues the rows of `first`, which are all not among the transitions yet
     last: Block | None = None  # at most two rows; None if nothing waits for the rows that follow
 
-    def without_objects(self) -> Edges:
+    def without_objects(self) -> PartitionEdges:
         """Return the edges as arrays that can be written without pickle."""
         first, last = (None if block is None else block.without_objects() for block in (self.first, self.last))
-        return Edges(tuple(block.without_objects() for block in self.lead), first, self.is_whole, last)
+        return PartitionEdges(tuple(block.without_objects() for block in self.lead), first, self.is_whole, last)
 
     @property
     def is_lead(self) -> bool:
@@ -76,7 +76,7 @@ class Pairing(NamedTuple):
     episode_end: EpisodeEnd | None
 
     def bridge(
-        self, last: Block | None, edges: Edges, dropped: Counter[Reason]
+        self, last: Block | None, edges: PartitionEdges, dropped: Counter[Reason]
     ) -> Generator[Chunk, None, Block | None]:
         """Yield the transitions between `last`, the last rows of the rows before, and those between the edges.
 
@@ -140,8 +140,8 @@ class Partition:
 
     def __init__(self, parts: Sequence[tuple[int, Part]], columns: Columns, pairing: Pairing, has_names: bool) -> None:
         self._parts, self._columns, self.pairing, self._has_names = tuple(parts), columns, pairing, has_names
-        #: Edges and counts of the last complete reading. `lead` and `first` are known with the first chunk.
-        self.edges, self.counts = Edges(), Counts()
+        #: PartitionEdges and counts of the last complete reading. `lead` and `first` are known with the first chunk.
+        self.edges, self.counts = PartitionEdges(), Counts()
 
     def chunks(self) -> Iterator[Chunk]:
         """Read the rows and yield the transitions between the edges; then set `edges` and `counts`."""
@@ -158,18 +158,25 @@ class Partition:
 
         blocks = read()
         first = next(blocks, None)
-        self.edges, self.counts = Edges(), Counts()
+        self.edges, self.counts = PartitionEdges(), Counts()
         if first is not None and first.needs_no_pair:
-            self.edges, has_ended = Edges(first=first.first_rows(1)), bool(first.terminated[0] or first.truncated[0])
+            self.edges = PartitionEdges(first=first.first_rows(1))
+            has_ended = bool(first.terminated[0] or first.truncated[0])
             others = chain([first.rows_from(1)] if first.reward.size > 1 else [], blocks)
             yield from _with_start(keep_next(others, encoder), has_ended)
         elif first is not None:
             yield from self._pair(first, blocks, dropped, encoder)
         self.counts = Counts(n_rows, dropped, encoder.unseen, encoder.lacking, is_divided, seen.summarise())
 
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether its rows travel with it to another process."""
+        return any(part.is_in_memory for _, part in self._parts)
+
     def load(self) -> Partition:
-        """Return the partition itself, because another process can read it."""
-        return self
+        """Return a partition that holds no more than its rows, to be sent to another process."""
+        parts = [(i, part.load()) for i, part in self._parts]
+        return Partition(parts, self._columns, self.pairing, self._has_names)
 
     def chunks_from_start(self) -> Iterator[Chunk]:
         """Do the same if no rows come before, so that only the last rows wait."""
@@ -180,7 +187,7 @@ class Partition:
             yield first
             yield from chunks
         last = last if self.edges.first is None else self.edges.last
-        self.edges, self.counts = Edges(last=last), self.counts.join(Counts(dropped=dropped))
+        self.edges, self.counts = PartitionEdges(last=last), self.counts.join(Counts(dropped=dropped))
 
     def _pair(
         self, block: Block, others: Iterator[Block], dropped: Counter[Reason], encoder: Encoder
@@ -189,7 +196,7 @@ class Partition:
         while block.reward.size < _CONTEXT:
             following = next(others, None)
             if following is None:
-                self.edges = Edges(tuple(lead))
+                self.edges = PartitionEdges(tuple(lead))
                 return
             if not is_continued(block, following):
                 break
@@ -202,7 +209,7 @@ class Partition:
             first, is_whole = block, True
             block = mark_starts(following, block if episode_end is None else None)
         first = first._replace(part=lead[0].part)  # decides whether rows before it continue
-        self.edges = Edges((), first, is_whole)
+        self.edges = PartitionEdges((), first, is_whole)
         block = yield from pair_known(block, others, episode_end, dropped, encoder)
         n = max(0, block.reward.size - 2)
         yield from make_transitions(block, n, None, episode_end, dropped, encoder)
@@ -220,7 +227,7 @@ class ChunkPartition:
 
     def __init__(self, chunks: Iterable[Chunk]) -> None:
         self._chunks = chunks
-        self.edges, self.counts = Edges(), Counts()
+        self.edges, self.counts = PartitionEdges(), Counts()
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the transitions."""

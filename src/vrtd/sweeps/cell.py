@@ -82,7 +82,7 @@ def measure(
         try:
             inside, compiling = _measure_cell(design, i, record, threads, watch)
         except Exception as error:
-            problem = f"{design.describe(i)} failed: {type(error).__name__}: {error}"
+            problem = f"{design.describe(i)} failed: {type(error).__name__}: {f'{error}'.rstrip('.')}."
             raise WorkerError(problem, "Fix the cause, then run the same call again.") from error
         loop_seconds += inside
         compile_seconds += compiling

@@ -30,10 +30,9 @@ def draw_sweep(result: SweepResult, ax: Axes | None, metric: str, problem: str |
         fields = ", ".join(result.grid)
         raise InvalidInputError(f"A figure needs a field with numbers, but the grid has {fields}.", "Use the table.")
     others = [name for name, values in result.grid.items() if len(values) > 1 and name not in varying]
-    axes = new_panels(1)[0] if ax is None else ax
     if x is None and len(varying) == 2 and not others and (problem is not None or len(result.problems) == 1):
-        _draw_map(result, axes, metric, problem or result.problems[0], varying[0], varying[1])
-        return axes
+        return _draw_maps(result, ax, metric, problem or result.problems[0], varying[0], varying[1])
+    axes = new_panels(1)[0] if ax is None else ax
     name = (varying or numeric)[0] if x is None else check_choice("x", x, numeric)
     problems = result.problems if problem is None else (problem,)
     _draw_curves(result, axes, metric, problems, name)
@@ -69,9 +68,14 @@ def _draw_curves(result: SweepResult, axes: Axes, metric: str, problems: tuple[s
         low, high = curve - 2 * error, curve + 2 * error
         draw_curve(axes, size, curve, low, high, label=label, x_label=_words(x), metric=metric)
         colour = axes.lines[-1].get_color()
+        if len(size) == 1:  # a line through one point is invisible
+            axes.errorbar(size, curve, [np.minimum(2 * error, 0.9 * curve), 2 * error], fmt="o", color=colour)
         smallest = min(smallest, *curve[curve > 0], *floor[floor > 0], np.inf)
         for reference, style in ((exact, "--"), (floor, ":")):
-            axes.plot(size, np.where(np.isfinite(reference), reference, np.nan), style, color=colour, linewidth=1.0)
+            known = np.where(np.isfinite(reference), reference, np.nan)
+            (line,) = axes.plot(size, known, style, color=colour, linewidth=1.0)
+            if len(size) == 1:
+                line.set(marker="_", markersize=20.0)
         gone = size[diverged > 0]
         axes.plot(gone, np.full(len(gone), _TOP), "x", color=colour, transform=axes.get_xaxis_transform())
     for style, text, column in (("--", "expected", "exact"), (":", "floor", "floor")):
@@ -86,8 +90,8 @@ def _draw_curves(result: SweepResult, axes: Axes, metric: str, problems: tuple[s
     axes.legend(frameon=False, fontsize="small")
 
 
-def _draw_map(result: SweepResult, axes: Axes, metric: str, problem: str, x: str, y: str) -> None:
-    """Draw the error as colours, a star at the best setting and crosses where runs diverged."""
+def _draw_maps(result: SweepResult, ax: Axes | None, metric: str, problem: str, x: str, y: str) -> Axes:
+    """Draw a map of the errors and, in a new figure, one of the floors below it; return the axes of the errors."""
     names = list(result.grid)
     order_x, order_y = (np.argsort(np.array(result.grid[name])) for name in (x, y))
     xs, ys = np.array(result.grid[x])[order_x], np.array(result.grid[y], float)[order_y]
@@ -98,28 +102,29 @@ def _draw_map(result: SweepResult, axes: Axes, metric: str, problem: str, x: str
         square = values[single] if names.index(y) < names.index(x) else values[single].T
         return square[order_y][:, order_x]
 
-    mean, diverged = grid_of("mean"), grid_of("n_diverged")
+    mean, diverged, floor = grid_of("mean"), grid_of("n_diverged"), grid_of("floor")
     mean = np.where(diverged > 0, np.inf, mean)
     finite = mean[np.isfinite(mean)]
     ceiling = _CEILING * float(np.median(finite)) if finite.size else 1.0
     ceiling = min(ceiling, float(finite.max())) if finite.size else ceiling
-    draw_map(
-        axes,
-        xs,
-        ys,
-        mean,
-        ceiling=ceiling,
-        x_label=_words(x),
-        y_label=_words(y),
-        colour_label=f"{METRIC_LABELS.get(metric, metric)} at the end",
-        regions={},
-    )
+
+    def draw(axes: Axes, values: Any, text: str) -> None:
+        label = f"{METRIC_LABELS.get(metric, metric)} {text}"
+        labels = {"x_label": _words(x), "y_label": _words(y), "colour_label": label}
+        draw_map(axes, xs, ys, values, ceiling=ceiling, **labels, regions={})
+
+    has_floor = ax is None and not np.isnan(floor).any()
+    axes, *below = new_panels(1 + has_floor) if ax is None else [ax]
+    draw(axes, mean, "at the end")
+    for each in below:
+        draw(each, floor, "in the long run (floor)")
     rows, columns = np.nonzero(diverged > 0)
     if len(rows):
         axes.plot(xs[columns], ys[rows], "x", color="#D55E00", label="some runs diverged")
     best = result.best(metric)[problem].setting
     axes.plot([best[x]], [best[y]], "*", color="white", markeredgecolor="black", markersize=12, label="smallest error")
     axes.legend(frameon=True, fontsize="small", loc="lower right")
+    return axes
 
 
 def _words(field: str) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from functools import partial
 from threading import Event
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.executors import one_thread_for_linear_algebra
 from vrtd.sweeps.cell import MeasuredCells, measure
 from vrtd.sweeps.design import Design
 
@@ -48,7 +48,7 @@ def measure_here(
 
     waiting: dict[Future[MeasuredCells], int] = {}
     numbered = enumerate(groups)
-    with _one_thread_for_linear_algebra(), ThreadPoolExecutor(n_threads) as pool:
+    with one_thread_for_linear_algebra(), ThreadPoolExecutor(n_threads) as pool:
         try:
             while True:
                 while len(waiting) < _AHEAD * n_threads and (each := next(numbered, None)):
@@ -70,17 +70,7 @@ def measure_one_by_one(
     design: Design, groups: Iterable[NDArray[np.int64]], n_threads: int, tell: Callable[[float], None]
 ) -> Generator[MeasuredCells]:
     """Yield the cells of each group; the threads share the runs of one cell. The parameters are as above."""
-    with _one_thread_for_linear_algebra():
+    with one_thread_for_linear_algebra():
         for group in groups:
             for i in range(len(group)):
                 yield measure(design, group[i : i + 1], n_threads, tell)
-
-
-@contextmanager
-def _one_thread_for_linear_algebra() -> Iterator[None]:
-    """Give exact errors the same bits as in a worker."""
-    import scipy.linalg  # noqa: F401 - its library must be loaded before it can be limited
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
-        yield

@@ -24,7 +24,7 @@ from vrtd.sweeps.design import KEY_BYTES, Keys
 _MAGIC = b"vrtd-sweep-1\0\0\0\0"
 _NAME = re.compile(r"(\d{8})\.cells")
 _SHA_BYTES, _COUNT_BYTES = 32, 8
-_SECONDS_BETWEEN = 1.0
+_PAUSE = 100.0  # between two segments, as a multiple of the time that the last one took to write
 _MOST_SMALL = 256  # segments; as many are merged into one
 
 
@@ -43,7 +43,7 @@ class Segments:
         self._folder, self._keys = folder, keys
         self._waiting: list[tuple[NDArray[np.int64], Records]] = []
         self._small: list[Path] = []  # written by this call
-        self._last_written = time.monotonic()
+        self._next_time = time.monotonic()
         names = (_NAME.fullmatch(path.name) for path in folder.iterdir())
         self._next = max((int(name[1]) for name in names if name), default=0) + 1
 
@@ -60,21 +60,23 @@ class Segments:
         return is_done
 
     def add(self, cells: NDArray[np.int64], records: Records) -> None:
-        """Keep finished cells. They are written together, about once per second."""
+        """Keep finished cells. They are written at once, unless writing would take too much of the time."""
         self._waiting.append((cells, records))
-        if time.monotonic() - self._last_written >= _SECONDS_BETWEEN:
+        if time.monotonic() >= self._next_time:
             self.flush()
 
     def flush(self) -> None:
         """Write the cells that wait."""
         if not self._waiting:
             return
+        began = time.monotonic()
         cells, records = (np.concatenate(parts) for parts in zip(*self._waiting, strict=True))
         self._small.append(self._write(self._keys[cells].tobytes(), records.tobytes(), len(cells)))
         self._waiting.clear()
-        self._last_written = time.monotonic()
         if len(self._small) >= _MOST_SMALL:
             self._merge(records.dtype)
+        now = time.monotonic()
+        self._next_time = now + _PAUSE * (now - began)
 
     def _merge(self, kind: np.dtype[Any]) -> None:
         """Replace the small segments by one. A crash in between leaves cells twice, which does no harm."""

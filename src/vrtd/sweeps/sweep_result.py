@@ -221,9 +221,9 @@ class SweepResult:
     ) -> Axes:
         """Draw the error at the end over the grid: as curves, or as a map for two numeric fields.
 
-        A map needs one problem and two fields with several numbers. Otherwise there is one curve per problem and
-        combination of the other fields, with a band of two standard errors. Expected errors are dashed, and crosses
-        mark settings with diverged runs.
+        A map needs one problem and two fields with several numbers. Where floors are known, a new figure has a second
+        map of them. Otherwise there is one curve per problem and combination of the other fields, with a band of two
+        standard errors. Expected errors are dashed, floors are dotted, and crosses mark settings with diverged runs.
 
         Parameters
         ----------
@@ -239,7 +239,7 @@ class SweepResult:
         Returns
         -------
         matplotlib.axes.Axes
-            The axes. ``axes.figure.savefig(path)`` writes the figure to a file.
+            The axes with the errors. ``axes.figure.savefig(path)`` writes the figure to a file.
         """
         from vrtd.sweeps.figures import draw_sweep
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,16 @@ import numpy as np
 import pyarrow
 import pytest
 from pyarrow.parquet import write_table
+from threadpoolctl import threadpool_limits
 
 import vrtd
 from tests.helpers.random_logs import random_log
+from tests.helpers.tasks import Shuffled, count_threads
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.estimator import partitioned_fit
 from vrtd.estimator.least_squares import flush
 from vrtd.estimator.linear_estimate import estimate_point
-from vrtd.estimator.partitioned_fit import open_partitions
+from vrtd.estimator.partitioned_fit import _fit_on, open_partitions
 from vrtd.estimator.partitions import PairwiseSum, PartFit, extend, later_state
 from vrtd.executors import ProcessExecutor
 from vrtd.logs import Chunk, Log, from_arrays, partition, read
@@ -43,24 +45,6 @@ def small_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
 def processes() -> Iterator[ProcessExecutor]:
     with ProcessExecutor(2) as executor:
         yield executor
-
-
-class Shuffled(Executor):
-    """Executor that finishes tasks in a random order."""
-
-    def __init__(self, seed: int) -> None:
-        self._random, self._pool, self._waiting = random.Random(seed), ThreadPoolExecutor(1), []
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._waiting.append((future, fn, args, kwargs))
-        self._pool.submit(self._run_one)
-        return future
-
-    def _run_one(self) -> None:
-        time.sleep(0.001)  # so that several are waiting
-        future, fn, args, kwargs = self._waiting.pop(self._random.randrange(len(self._waiting)))
-        future.set_result(fn(*args, **kwargs))
 
 
 def sessions(seed: int, n: int = N) -> dict[str, Any]:
@@ -196,7 +180,8 @@ def test_arrays_and_other_logs_are_cut_at_fixed_rows(tmp_path: Path, processes: 
         evaluators[0].partial_fit(log)
         evaluators[1].fit(log)
         evaluators[2].fit(log, executor=processes)
-        evaluators[3].fit(log, executor=Shuffled(0))
+        with Shuffled(seed=0) as shuffled:
+            evaluators[3].fit(log, executor=shuffled)
         close(evaluators[1], evaluators[0])
         assert evaluators[1]._state.sums.ends != evaluators[0]._state.sums.ends
         same_bits(evaluators[1], evaluators[2], tmp_path)
@@ -206,10 +191,56 @@ def test_arrays_and_other_logs_are_cut_at_fixed_rows(tmp_path: Path, processes: 
 def test_bits_do_not_depend_on_the_executor(tmp_path: Path, processes: ProcessExecutor) -> None:
     paths = write_files(tmp_path, sessions(2))
     alone = fit(paths)
-    with ProcessExecutor(1) as one_process:
-        executors: list[Executor] = [one_process, processes, *map(Shuffled, range(3))]
+    with ProcessExecutor(1) as one_process, Shuffled(seed=0) as shuffled:
+        executors: list[Executor] = [one_process, processes, shuffled]
         for executor in executors:
             same_bits(alone, fit(paths, executor=executor), tmp_path)
+    assert shuffled.order != sorted(shuffled.order)
+
+
+def test_linear_algebra_has_one_thread_as_in_a_worker() -> None:
+    """With more threads, products of matrices can have other bits."""
+    with threadpool_limits(2):
+        assert count_threads(None, 0) == 2
+        seen = []
+
+        class Watched(Log):
+            n_rows = None
+
+            def chunks(self) -> Iterator[Chunk]:
+                for first in range(0, 600, 100):
+                    seen.append(count_threads(None, 0))
+                    rows = np.random.default_rng(first).random((100, 2))
+                    yield next(from_arrays(rows, rows[:, 0], rows).chunks())
+
+        vrtd.Evaluator("closed_form", features=None, discount=0.5, pilot_rows=150).fit(Watched())
+        assert seen[2:] == [1] * 4  # the first chunks bind the features
+        assert count_threads(None, 0) == 2
+
+
+def test_files_are_sent_at_once_and_rows_a_few_partitions_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Counting(Shuffled):
+        n_submitted = 0
+
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+            self.n_submitted += 1
+            return super().submit(fn, *args, **kwargs)
+
+    def count_sent(log: Log) -> tuple[int, int]:
+        """Return the partitions of a log, and the most that are on their way at once."""
+        given = vrtd.Evaluator("closed_form", features=None, discount=0.9, pilot_rows=200)._given
+        partitioned, _ = open_partitions(given, log, None)
+        assert partitioned is not None
+        with Counting(seed=0) as executor, closing(_fit_on(executor, partitioned)) as fits:
+            return partitioned.n_partitions, max(executor.n_submitted - i for i, _ in enumerate(fits))
+
+    n_partitions, n_sent = count_sent(read(write_files(tmp_path, sessions(9)), **OPTIONS))
+    assert n_partitions == n_sent > 8
+    rows = np.random.default_rng(0).random((N, 2))
+    monkeypatch.setattr(partitioned_fit, "_BYTES_AHEAD", 5 * rows[:200].nbytes)
+    assert count_sent(from_arrays(rows, rows[:, 0], rows)) == (16, 5)
 
 
 def test_a_sorted_log_and_a_target_policy(tmp_path: Path, processes: ProcessExecutor) -> None:
@@ -336,8 +367,9 @@ def test_runs_on_partitions_are_averaged(
     log = from_arrays(rows.phi, rows.reward, rows.phi_next)
     with ThreadPoolExecutor(1) as thread:
         found = runs_of(log, thread, algorithm)
-    for executor in (processes, Shuffled(0)):
-        same_bits(found, runs_of(log, executor, algorithm), tmp_path)
+    with Shuffled(seed=0) as shuffled:
+        for executor in (processes, shuffled):
+            same_bits(found, runs_of(log, executor, algorithm), tmp_path)
     assert found.n_rows_ == 30_001
     # The mean of the estimates of all runs, with the weights of their rows, of which each is corrected on its own.
     linear = found._state.linear

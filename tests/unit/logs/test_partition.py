@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 
 from tests.helpers.log_cases import rows, same_bits
 from tests.helpers.random_logs import random_log
-from vrtd.logs import Chunk
+from vrtd.logs import Chunk, read
 from vrtd.logs.partition import Counts
 from vrtd.logs.parts import PartsLog
 
@@ -50,3 +52,18 @@ def test_partitions_give_the_rows_and_remarks_of_the_whole_log(tmp_path: Path) -
         assert (log.remarks, log.warnings) == (remarks, warnings)
     assert n_logs > 300
     assert most > 10
+
+
+def test_a_partition_of_a_table_is_sent_without_the_rows_around_it() -> None:
+    """Arrow pickles whole buffers, of which a piece of a table is a view."""
+    n = 100_000
+    table = pyarrow.table({"state": np.zeros(n), "reward": np.arange(n, dtype=float), "kind": ["a", "b"] * (n // 2)})
+    log = read(table.slice(7), observations=["state", "kind"], reward="reward")
+    partitions = log.divide(n // 10)
+    assert len(partitions) == 10
+    for each in partitions:
+        sent = pickle.dumps(each.load())
+        assert len(sent) < 2 * table.nbytes / 10
+        ours, expected = (list(part.chunks()) for part in (pickle.loads(sent), each))
+        np.testing.assert_array_equal(ours[0].reward, expected[0].reward)
+        np.testing.assert_array_equal(ours[0].observations, expected[0].observations)

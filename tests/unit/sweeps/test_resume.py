@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,9 @@ import pytest
 
 import vrtd
 from tests.helpers.sweep_driver import GRID, SIZE
-from vrtd.errors import InvalidInputError
-from vrtd.sweeps import segments
+from vrtd.errors import InvalidInputError, WorkerError
+from vrtd.executors import ProcessExecutor
+from vrtd.sweeps import groups, segments
 from vrtd.sweeps.design import Design
 from vrtd.sweeps.segments import Segments
 
@@ -133,20 +135,22 @@ DAMAGE = {
 def test_the_cells_of_a_damaged_segment_are_computed_again(tmp_path: Path, damage: str) -> None:
     vrtd.sweep("boyan_chain", "td", STEPS, out=tmp_path, **SMALL)
     files = files_of(tmp_path)
-    (path,) = (tmp_path / "cells").iterdir()
-    path.write_bytes(DAMAGE[damage](path.read_bytes()))
+    damaged = {path: DAMAGE[damage](path.read_bytes()) for path in (tmp_path / "cells").iterdir()}
+    for path, content in damaged.items():
+        path.write_bytes(content)
     assert vrtd.sweep("boyan_chain", "td", STEPS, out=tmp_path, **SMALL).timing.n_computed == 3
     assert files_of(tmp_path) == files
-    assert len(list((tmp_path / "cells").iterdir())) == 2
+    assert all(path.read_bytes() == content for path, content in damaged.items())
 
 
 def test_a_segment_with_records_of_another_size_has_no_cells(tmp_path: Path) -> None:
     """Its checksum is right and its keys are those of this sweep."""
     vrtd.sweep("boyan_chain", "td", STEPS, out=tmp_path, **SMALL)
-    (path,) = (tmp_path / "cells").iterdir()
-    keys = path.read_bytes()[64 : 64 + 3 * 16]
-    content = (3).to_bytes(8, "little") + (8).to_bytes(8, "little") + keys + bytes(24)
-    path.write_bytes(path.read_bytes()[:16] + hashlib.sha256(content).digest() + content)
+    for path in (tmp_path / "cells").iterdir():
+        n = int.from_bytes(path.read_bytes()[48:56], "little")
+        keys = path.read_bytes()[64 : 64 + n * 16]
+        content = n.to_bytes(8, "little") + (8).to_bytes(8, "little") + keys + bytes(8 * n)
+        path.write_bytes(path.read_bytes()[:16] + hashlib.sha256(content).digest() + content)
     assert vrtd.sweep("boyan_chain", "td", STEPS, out=tmp_path, **SMALL).timing.n_computed == 3
 
 
@@ -172,6 +176,22 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path: Path) -> None:
     assert N_CELLS - result.timing.n_computed in (n_started - 1, n_started)
 
 
+def test_a_broken_pool_is_an_error_and_the_same_call_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_SECONDS", "_LEAST_SECONDS", "_FIRST_SECONDS"):
+        monkeypatch.setattr(groups, name, 1e-9)  # groups of one cell
+    options = {"out": tmp_path, "n_runs": 3, "n_gradients": 200}
+
+    def kill(share: float, _: str) -> None:
+        if share > 0.1:
+            os.kill(executor._processes[0].pid, signal.SIGKILL)
+
+    with ProcessExecutor(1) as executor, pytest.raises(WorkerError, match=r"ended unexpectedly .* Run the same call"):
+        vrtd.sweep("boyan_chain", "td", GRID, executor=executor, progress=kill, **options)
+    with ProcessExecutor(1) as executor:
+        result = vrtd.sweep("boyan_chain", "td", GRID, executor=executor, **options)
+    assert 1 <= N_CELLS - result.timing.n_computed < N_CELLS
+
+
 def test_a_folder_with_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InvalidInputError, match="holds something else"):
@@ -195,7 +215,7 @@ def test_the_manifest_says_what_the_sweep_was(tmp_path: Path) -> None:
 
 def test_small_segments_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segments, "_MOST_SMALL", 4)
-    monkeypatch.setattr(segments, "_SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(segments, "_PAUSE", 0.0)
     kind = np.dtype([("mean", "<f8")])
     keys = np.random.default_rng(0).integers(0, 2**64, (11, 2), np.uint64)
     records = np.arange(11.0).astype(kind)
@@ -206,6 +226,31 @@ def test_small_segments_are_merged(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     again = np.zeros(11, kind)
     assert Segments(tmp_path, keys).load(again).all()
     assert again.tobytes() == records.tobytes()
+
+
+def test_finished_cells_are_written_at_once_unless_writing_is_slow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = np.dtype([("mean", "<f8")])
+    keys = np.random.default_rng(0).integers(0, 2**64, (40, 2), np.uint64)
+    records, now = np.zeros(40, kind), [0.0]
+    monkeypatch.setattr(segments, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    write = Segments._write
+
+    def slowly(self: Segments, *content: Any) -> Path:
+        now[0] += 0.5
+        return write(self, *content)
+
+    monkeypatch.setattr(Segments, "_write", slowly)
+    written, n_files = Segments(tmp_path, keys), []
+    for i in range(40):
+        written.add(np.array([i]), records[i : i + 1])
+        n_files.append(len(list(tmp_path.iterdir())))
+        now[0] += 2.5
+    assert n_files[0] == 1
+    assert n_files[19:21] == [1, 2]  # a write of half a second is followed by a pause of fifty
+    written.flush()
+    assert Segments(tmp_path, keys).load(records).all()
 
 
 def test_keys_differ_between_cells_and_do_not_depend_on_the_order_of_the_grid() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import vrtd
-from tests.helpers.shuffled import ShuffledExecutor
+from tests.helpers.tasks import Shuffled
 from tests.helpers.toy_simulator import ring
 from vrtd.errors import StabilityWarning, WorkerError
 from vrtd.executors import ProcessExecutor
@@ -86,7 +86,7 @@ def test_processes_do_not_change_a_bit(whole: SweepResult, processes: ProcessExe
 
 @pytest.mark.usefixtures("many_groups")
 def test_the_order_of_completion_does_not_change_a_bit(whole: SweepResult) -> None:
-    with ShuffledExecutor(5) as executor:
+    with Shuffled(seed=5) as executor:
         check_equal(whole, vrtd.sweep(PROBLEMS, vrtd.VRTD, GRID, executor=executor, **SIZE))
     assert executor.order != sorted(executor.order)
 
@@ -122,7 +122,7 @@ def test_a_failed_cell_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ZeroDivisionError("one over zero")
 
     monkeypatch.setattr(cell, "run", fail)
-    message = r"td on boyan_chain with step_size 0.1 failed: ZeroDivisionError: one over zero"
+    message = r"^td on boyan_chain with step_size 0.1 failed: ZeroDivisionError: one over zero. Fix the cause, [^.]*\.$"
     for executor in (None, ThreadPoolExecutor(1)):
         with pytest.raises(WorkerError, match=message):
             vrtd.sweep("boyan_chain", "td", {"step_size": [0.1]}, executor=executor, n_gradients=100)

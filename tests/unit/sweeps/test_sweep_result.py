@@ -17,6 +17,7 @@ from matplotlib.colors import to_rgb
 import vrtd
 from tests.helpers.notebooks import check_repr, read_summary
 from vrtd.errors import InvalidInputError
+from vrtd.plots import new_panels
 from vrtd.sweeps.sweep_result import SweepResult
 from vrtd.tables import parse_csv
 from vrtd.theory import approximation_limit, exact_curve, stationary_second_moment
@@ -222,6 +223,25 @@ def test_two_numeric_fields_make_a_map_with_the_best_setting(result: SweepResult
     mean = result.final("mean", "boyan").T
     assert np.allclose(mesh[:, :2], np.minimum(mean[:, :2], mesh.max()), rtol=1e-12)
     assert to_rgb(crosses.get_color())
+
+
+def test_a_new_figure_has_a_second_map_of_the_floors() -> None:
+    grid = {"step_size": [0.05, 0.1], "batch_size": [10, 20]}
+    swept = vrtd.sweep(RANDOM, "vrtd", grid, sampling="iid", n_runs=3, n_gradients=50, exact=True)
+    above, below = (axes for axes in swept.plot().figure.axes if axes.get_xlabel())
+    assert above.get_legend() is not None
+    floor = swept.final("floor", "problem-1").T
+    mesh = below.collections[0].get_array()
+    assert np.allclose(mesh, np.minimum(floor, mesh.max()), rtol=1e-12)
+    (axes,) = new_panels(1)
+    assert swept.plot(axes) is axes
+
+
+def test_one_cell_is_drawn_as_a_point() -> None:
+    one = vrtd.sweep(RANDOM, "td", {"step_size": [0.1]}, sampling="iid", n_runs=3, n_gradients=50, exact=True)
+    marks = {line.get_marker(): line.get_ydata().tolist() for line in one.plot().lines if len(line.get_xdata())}
+    assert marks["o"] == one.table["mean"].tolist()
+    assert marks["_"] == one.table["floor"].tolist()
 
 
 def test_a_map_has_the_same_cells_whatever_the_order_of_the_values(result: SweepResult) -> None:
