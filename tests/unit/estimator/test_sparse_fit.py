@@ -13,7 +13,7 @@ from scipy.sparse import csr_array, csr_matrix
 import vrtd
 from tests.helpers.sparse import as_sparse, random_rows, thin_out
 from tests.helpers.streams import some_rows
-from vrtd.errors import InvalidInputError
+from vrtd.errors import DataError, InvalidInputError
 from vrtd.estimator.sparse_fit import SparseFit, first_sparse_fit, learn_sparsely
 from vrtd.estimator.sparse_reservoir import add_sparse, empty_sparse_reservoir
 from vrtd.logs.log import WrappedLog
@@ -174,3 +174,10 @@ class LongLog(WrappedLog):
 
     def chunks(self) -> Any:
         return self._log.chunks()
+
+
+def test_a_damaged_sparse_matrix_is_refused() -> None:
+    rows, _ = random_rows(5, 9, 2)
+    rows.indices[3] = 11
+    with pytest.raises(DataError, match=r"observations is not a valid sparse matrix: .*indices"):
+        vrtd.logs.from_arrays(rows, np.ones(5))
