@@ -181,3 +181,8 @@ def test_a_damaged_sparse_matrix_is_refused() -> None:
     rows.indices[3] = 11
     with pytest.raises(DataError, match=r"observations is not a valid sparse matrix: .*indices"):
         vrtd.logs.from_arrays(rows, np.ones(5))
+
+
+def test_a_report_cannot_show_sparse_observations(log: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"^A report shows observations, but these are sparse rows of 600"):
+        vrtd.evaluate(log[0], discount=GAMMA, out=tmp_path / "out")
