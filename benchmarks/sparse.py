@@ -23,6 +23,7 @@ from scipy.sparse import csr_array
 import vrtd
 
 NONZERO, DISCOUNT = 32, 0.9
+_PART = 50_000  # rows that are written at once
 ALGORITHMS = {
     "td": vrtd.TD(0.1),
     "averaged td": vrtd.TD(0.1, average=True),
@@ -69,15 +70,15 @@ def measure_memory(log: vrtd.logs.Log, n_features: int) -> tuple[float, float]:
 
 
 def write_text(path: Path, n_rows: int) -> None:
-    rng, schema = np.random.default_rng(0), pyarrow.schema({"user": "string", "item": "string", "reward": "float64"})
+    rng = np.random.default_rng(0)
     schema = pyarrow.schema([("user", pyarrow.string()), ("item", pyarrow.string()), ("reward", pyarrow.float64())])
     with ParquetWriter(path, schema) as file:
-        for _ in range(0, n_rows, 250_000):
-            users, items = (rng.integers(0, size, 250_000) for size in (1_000_000, 50_000))
+        for _ in range(0, n_rows, _PART):
+            users, items = (rng.integers(0, size, _PART) for size in (1_000_000, 50_000))
             text = [
                 pyarrow.array(np.char.add(name, numbers.astype(str))) for name, numbers in (("u", users), ("i", items))
             ]
-            file.write_table(pyarrow.table([*text, rng.normal(size=250_000)], schema))
+            file.write_table(pyarrow.table([*text, rng.normal(size=_PART)], schema))
 
 
 def main() -> None:
@@ -87,7 +88,7 @@ def main() -> None:
     parser.add_argument("--text-rows", type=int, default=10_000_000, help="Rows of the log of text; 0 for none.")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    n_rows = 4_000 if arguments.quick else arguments.rows
+    n_rows = 6_000 if arguments.quick else arguments.rows
     large, rounds = (20_000, 1) if arguments.quick else (1_000_000, 3)
     sizes = (1_000, large)
     logs, small = {d: make_log(n_rows, d) for d in sizes}, make_log(3000, 1_000)
@@ -102,7 +103,7 @@ def main() -> None:
         print(f"  {name:30} {few:6.2f} {many:6.2f} {many / few:6.2f}")
     fitted, peak = measure_memory(logs[large], large)
     print(f"memory with {large:,} features, in vectors of d float64: fitted {fitted:.1f}, peak {peak:.1f}")
-    n_text = 250_000 if arguments.quick else arguments.text_rows
+    n_text = 50_000 if arguments.quick else arguments.text_rows
     if n_text:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "log.parquet"

@@ -96,6 +96,55 @@ def new_panels(n_panels: int) -> list[Axes]:
     return panels
 
 
+def label_part(series: str, name: str = "") -> str:
+    """Return the label of a line or a band that belongs to a series, and is not in the legend.
+
+    Interactive figures show and hide it with the series.
+
+    Parameters
+    ----------
+    series : str
+        The label of the series.
+    name : str, default=""
+        What the part shows.
+
+    Returns
+    -------
+    str
+        The label.
+
+    Examples
+    --------
+    >>> label_part("TD", "exact")
+    '_TD|exact'
+    """
+    return f"_{series}|{name}"
+
+
+def split_label(label: str) -> tuple[str, str]:
+    """Return the series to which a label belongs, empty if it is that of a series, and the name.
+
+    Parameters
+    ----------
+    label : str
+        A label of a line or a band.
+
+    Returns
+    -------
+    tuple of (str, str)
+        The label of the series and the name of the part. The name is empty if Matplotlib made the label.
+
+    Examples
+    --------
+    >>> split_label("_TD|exact"), split_label("TD"), split_label("_child2")
+    (('TD', 'exact'), ('', 'TD'), ('', ''))
+    """
+    if not label.startswith("_"):
+        return "", label
+    series, bar, name = label[1:].rpartition("|")
+    return (series, name) if bar else ("", "")
+
+
 def draw_curve(
     axes: Axes,
     x: NDArray[Any],
@@ -137,7 +186,7 @@ def draw_curve(
     """
     middle, bottom, top = (np.minimum(curve, _OFF_THE_CHART) for curve in (centre, np.maximum(low, centre / 10), high))
     (line,) = axes.plot(x, middle, label=label, linewidth=1.5)
-    axes.fill_between(x, bottom, top, color=line.get_color(), alpha=0.2, linewidth=0)
+    axes.fill_between(x, bottom, top, color=line.get_color(), alpha=0.2, linewidth=0, label=label_part(label))
     if np.any(centre > 0):
         axes.set_yscale("log")
     seen = centre[np.isfinite(centre)]

@@ -52,6 +52,10 @@ def as_sparse_rows(name: str, value: Any) -> csr_array:
             "Convert it.",
         )
     rows = csr_array(value)
+    try:
+        rows.check_format(full_check=True)  # compiled loops do not check indices
+    except ValueError as error:
+        raise DataError(f"{name} is not a valid sparse matrix: {error}.", "Build it anew.") from None
     kind = np.float32 if rows.dtype in (np.float16, np.float32) else np.float64
     rows = rows.astype(kind, copy=False)
     if not rows.has_canonical_format:

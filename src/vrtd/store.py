@@ -16,7 +16,7 @@ from typing import Any
 from vrtd import __version__
 from vrtd.files import write_at_once
 
-_PRESENTATION = ("page.py", "figures.py", "notebook.py", "plots.py", "progress.py", "wording.py")
+_PRESENTATION = ("findings.py", "page.py", "figures.py", "notebook.py", "plots.py", "progress.py", "wording.py")
 
 
 def write_record(record: dict[str, Any], path: Path) -> None:

@@ -88,7 +88,7 @@ def _as_text(comparison: Comparison) -> str:
                 rivals = each.describe_rivals(aim, ", ".join(rival.algorithm for rival in each.rivals(aim)))
                 situation = each.situation.replace("²", "^2")  # some terminals cannot show it
                 lines.append(f"  {situation:<36}  {best.algorithm:<22}  {best.rank_text(4)} of {n}")
-                lines.append(f"  {'':<36}  {rivals}")
+                lines += [f"  {'':<36}  {note}" for note in (rivals, each.describe_choice(aim)) if note]
         lines.append("  mean rank over all problems")
         for standing in overall:
             failures = f"  diverged on {standing.n_lost}" if standing.n_lost else ""

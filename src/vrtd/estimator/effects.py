@@ -17,6 +17,8 @@ from vrtd.arrays import Floats
 from vrtd.estimator.evaluator import Evaluator
 from vrtd.estimator.state_values import LogSummary, StateValues, free_name
 from vrtd.features import Column
+from vrtd.report.figure_data import as_plain
+from vrtd.report.numbers import percent
 from vrtd.sparse import is_sparse, no_rows, scale_rows, to_sparse
 from vrtd.tables import Table
 
@@ -79,6 +81,20 @@ def extreme_states(valued: StateValues, log: LogSummary) -> Table:
     table = {"states": np.array(["best"] * n_best + ["worst"] * n_worst)}
     table |= dict(_split_columns(rows, log, valued.names))
     return table | {name: valued.table[name][chosen] for name in ("value", "low", "high")}
+
+
+def list_states(valued: StateValues, log: LogSummary, level: float) -> dict[str, Any]:
+    """Return the states with their observations and values as plain JSON, for a reader who chooses one."""
+    rows = np.stack([valued.table[name] for name in valued.names], axis=1)
+    states = {
+        "columns": [
+            {"name": name, "values": as_plain(column)} for name, column in _split_columns(rows, log, valued.names)
+        ],
+        "is_known": valued.is_known.tolist(),
+        "level": percent(level),
+    }
+    names = {"value": "value", "low": "low", "high": "high", "rows": "n_rows"}
+    return states | {name: as_plain(valued.table[column]) for name, column in names.items() if column in valued.table}
 
 
 def _split_columns(rows: NDArray[Any], log: LogSummary, names: Sequence[str]) -> list[tuple[str, NDArray[Any]]]:

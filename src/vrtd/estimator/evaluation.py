@@ -25,7 +25,7 @@ from vrtd.estimator.auto_settings import CLOSED_FORM, Cost, default_pilot_rows
 from vrtd.estimator.comparison import PolicyComparison, check_episodes, compare_policies
 from vrtd.estimator.comparison_figures import COMPARISON_FIGURES, comparison_figures
 from vrtd.estimator.diagnostics import to_json
-from vrtd.estimator.effects import extreme_states, value_effects
+from vrtd.estimator.effects import extreme_states, list_states, value_effects
 from vrtd.estimator.evaluation_result import FILES, Evaluation, EvaluationInterrupted
 from vrtd.estimator.evaluation_source import check_record, list_tasks, make_title, open_source, record_rows
 from vrtd.estimator.evaluator import Evaluator, ProgressCallback
@@ -37,8 +37,7 @@ from vrtd.logs.reading import ReadOptions, check_options, describe_start
 from vrtd.plots import new_panels
 from vrtd.progress import RowProgressBar, show_progress
 from vrtd.report.folder import hold, mark, write_text
-from vrtd.report.html import Panel
-from vrtd.report.svg import draw_svg
+from vrtd.report.svg import make_panel
 from vrtd.tables import library, write_csv, write_parquet
 
 _FORMAT = "vrtd-evaluation-3"
@@ -314,8 +313,7 @@ def _report(
         more_figures, more_tables = comparison_figures(found.answer, comparison)
         figures, tables = more_figures + figures, more_tables | tables
     panels = [
-        Panel(figure, draw_svg(figure, tables), f"figures/{figure.name}.svg", f"figures/{figure.name}.csv")
-        for figure in figures
+        make_panel(figure, tables, f"figures/{figure.name}.svg", f"figures/{figure.name}.csv") for figure in figures
     ]
     record = {
         "format": _FORMAT,
@@ -331,7 +329,8 @@ def _report(
         },
         "versions": store.versions() | {"pyarrow": version("pyarrow")},
     }
-    html, files = build_page(found, facts, panels, extremes, record).html, found.files
+    states = list_states(valued, log, words.level)
+    html, files = build_page(found, facts, panels, extremes, states, record).html, found.files
     mark(folder, _FORMAT, ("figures",), FILES["diagnostics"])
     store.write_json({"format": _FORMAT}, files["diagnostics"])  # holds no result until all other files are new
     for panel in panels:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vrtd.estimator.diagnostics import Diagnostics
 from vrtd.estimator.effects import MOST_EFFECTS, Effect
 from vrtd.estimator.state_values import CELLS, Board, StateValues, known_states
-from vrtd.plots import METRIC_LABELS, PALETTE, Figure, finish_axes
+from vrtd.plots import METRIC_LABELS, PALETTE, Figure, finish_axes, label_part
 from vrtd.report.numbers import number, percent
 from vrtd.tables import Table
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _EFFECTS = tuple(f"effect-{i + 1}" for i in range(MOST_EFFECTS))
 #: Names of all figures that an evaluation may have.
-FIGURES = ("values", "half-widths", "intervals", *_EFFECTS, "convergence", "errors")
+FIGURES = ("values", "half-widths", *_EFFECTS, "intervals", "convergence", "errors")
 
 _BLUE, _VERMILION, _INK = PALETTE[0], PALETTE[1], PALETTE[6]
 _GRID = "#b0b0b0"  # for grids, and for hatched regions without rows
@@ -41,8 +41,8 @@ def figures_of(
     """Return the figures that have something to show, and their tables."""
     candidates = [
         *_value_figures(valued, percent(level), board),
-        _interval_figure(valued, percent(level)),
         *_effect_figures(effects, percent(level)),
+        _interval_figure(valued, percent(level)),
         _convergence_figure(diagnostics),
         _error_figure(diagnostics),
     ]
@@ -192,7 +192,9 @@ def _draw_line(
         is_banded = is_known & np.isfinite(half)
         if is_banded.any():
             low, high = table["low"], table["high"]
-            axes.fill_between(x, low, high, where=is_banded.tolist(), color=colour, alpha=0.22, linewidth=0)
+            axes.fill_between(
+                x, low, high, where=is_banded.tolist(), color=colour, alpha=0.22, linewidth=0, label=label_part(label)
+            )
     _set_ticks(axes.xaxis, table[name])
 
 
@@ -280,8 +282,9 @@ def _draw_whiskers(least_rows: int, axes: Axes, table: Table) -> None:
         size = 4.5 if len(x) <= _MOST_RANKS else 3.0
         axes.errorbar(x, value, half, fmt="o", color=_BLUE, markersize=size, elinewidth=1.2, capsize=size / 2.0)
     else:
-        axes.plot(x, value, ".", color=_BLUE, markersize=2.5)
-        axes.fill_between(x, value - half, value + half, color=_BLUE, alpha=0.22, linewidth=0, step="mid")
+        axes.plot(x, value, ".", color=_BLUE, markersize=2.5, label="value")
+        name = label_part("value")
+        axes.fill_between(x, value - half, value + half, color=_BLUE, alpha=0.22, linewidth=0, label=name)
     _set_ticks(axes.xaxis, table[name])
     finish_axes(axes, _as_text(name), "value", grid="y", legend="")
 

@@ -51,10 +51,16 @@ def build_page(
     facts: Facts,
     panels: Sequence[html.Panel],
     extremes: Table | None,
+    states: Mapping[str, Any],
     record: Mapping[str, Any],
 ) -> html.Page:
-    """Return the page; `extremes` are the best and worst states, `record` is plain JSON, shown at the end."""
+    """Return the page.
+
+    `extremes` are the best and worst states, `states` those that the reader can choose, as plain JSON, and `record` is
+    plain JSON that is shown at the end.
+    """
     diagnostics, unseen = evaluation.diagnostics, _list_unseen(evaluation.diagnostics)
+    closed_form = evaluation.closed_form
     return html.Page(
         facts.title,
         html.join(_describe_answers(evaluation), _list_tiles(diagnostics, facts)),
@@ -63,12 +69,18 @@ def build_page(
             html.section(
                 "Values",
                 "values",
-                html.paragraph(MEANING),
                 _draw(panels, [name for name in FIGURES if name not in _RUN]),
+                html.picker("Value of a state", states),
                 html.EMPTY if extremes is None else _list_extremes(extremes),
+                html.paragraph(MEANING, style="quiet"),
             ),
             html.EMPTY if evaluation.target is None else _build_target(evaluation.target, evaluation),
-            html.section("Convergence", "convergence", _draw(panels, _RUN)),
+            html.section(
+                "Convergence",
+                "convergence",
+                _draw(panels, _RUN),
+                html.paragraph(f"The closed form (least squares) gives {closed_form}.") if closed_form else "",
+            ),
             html.section("Settings", "settings", html.definitions(_describe_settings(evaluation, facts))),
             html.section("Data", "data", html.definitions(_describe_data(evaluation, facts, unseen))),
             html.section("Features", "features", html.definitions(_describe_features(evaluation, facts, unseen))),
@@ -140,7 +152,7 @@ def _describe_entry(entry: Any) -> str:
 
 def _describe_answers(evaluation: Evaluation) -> html.Html:
     answer, diagnostics = evaluation.answer, evaluation.diagnostics
-    closed_form, returns = evaluation.closed_form, evaluation.returns
+    returns = evaluation.returns
     is_doubtful = diagnostics.converged is True and evaluation.warnings
     verdict = f"{diagnostics.verdict}, with warnings" if is_doubtful else diagnostics.verdict
     whose = "" if evaluation.comparison is None else f" of {evaluation.comparison.name}:"
@@ -152,16 +164,13 @@ def _describe_answers(evaluation: Evaluation) -> html.Html:
         "" if evaluation.policy_value is None else f"Mean value{whose} {_describe_in_full(evaluation.mean_value)}.",
         f"Mean return{whose} {describe_returns(returns)}." if returns else "",
         diagnostics.explanation,
-        f"For comparison: the closed form (least squares) gives {closed_form}." if closed_form else "",
     )
     return html.card(
         _DOUBTFUL if is_doubtful else _MARKS[diagnostics.converged],
         verdict,
-        f"{_name_algorithm(diagnostics)}, {plural(diagnostics.n_rows, 'row')}, "
-        f"discount {evaluation.evaluator.discount:g}",
+        f"{plural(diagnostics.n_rows, 'row')}, discount {evaluation.evaluator.discount:g}",
         *_describe_headline(evaluation),
         *(html.paragraph(note) for note in notes if note),
-        style="answer",
     )
 
 
@@ -203,10 +212,8 @@ def _list_tiles(diagnostics: Diagnostics, facts: Facts) -> html.Html:
         shown[f"effective sample size{more}"] = number(d.effective_rows, 3)
     if facts.n_states is not None:
         shown["states visited"] = f"{count(facts.n_states - len(d.unseen))} of {count(facts.n_states)}"
-    elif d.rank is not None:
-        shown["rank of the features"] = f"{count(d.rank)} of {count(d.n_features)}"
-    shown["of the variance of the value explained"] = _describe_share(d)
-    return html.tiles("Summary", ((value, words, None) for words, value in shown.items() if value))
+    shown["of the variation of the value explained"] = _describe_share(d)
+    return html.tiles("Summary", ((value, words) for words, value in shown.items() if value))
 
 
 def _describe_settings(evaluation: Evaluation, facts: Facts) -> dict[str, str]:

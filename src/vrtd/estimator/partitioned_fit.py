@@ -113,6 +113,8 @@ def _bind(
         state = decide(setup, state, is_all=True)
     if state.features is None or is_divisible(state) or executor is None:
         return setup, state if state.features is not None and is_divisible(state) else None, taken
+    if state.features.is_sparse:
+        raise InvalidInputError("Sparse rows are not learned in partitions.", "Drop executor.")
     if not has_runs(state):
         raise InvalidInputError(
             f"The closed form of {state.features.n_features:,} features is not computed in partitions.",

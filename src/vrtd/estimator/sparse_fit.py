@@ -36,9 +36,10 @@ _VECTORS = 3  # interleaved: the anchor, the sum of pseudo-gradients over the op
 _MOST_BLOCKS = 32  # then blocks are merged in pairs
 _BLOCKS_PER_FEATURE = 256  # the first block has at least d divided by this many rows: closing a block costs O(d)
 _MOST_LARGE = 1.0  # as in `linear_fit`
-_KEPT_BYTES, _LEAST_KEPT = 1 << 26, 2000  # of the reservoir
+_KEPT_BYTES, _LEAST_KEPT, _MOST_KEPT = 1 << 26, 2000, 200_000  # of the reservoir, in bytes and in rows
 _INVERTED = 600  # rows of the reservoir that the `SampleInverse` uses
 _LEAST_STEPS = 1500  # inner steps of an epoch, of which there are as many as kept rows unless the algorithm says so
+_SOLVED = 1e-3  # share of the pseudo-gradient that may be left
 FEW_ROUNDS, MANY_ROUNDS = 4, 30  # epochs for a new anchor and for the noise of a block, and for an estimate
 
 
@@ -128,7 +129,7 @@ def first_sparse_fit(
     state = np.zeros(_VECTORS * d)
     state[::_VECTORS] = theta if np.isfinite(theta).all() else start
     size = row_bytes(rows.phi) + row_bytes(rows.phi_next) + 40
-    reservoir = empty_sparse_reservoir(max(_LEAST_KEPT, int(_KEPT_BYTES / size)), seed)
+    reservoir = empty_sparse_reservoir(min(_MOST_KEPT, max(_LEAST_KEPT, int(_KEPT_BYTES / size))), seed)
     block = FIRST_BLOCK
     while block * _BLOCKS_PER_FEATURE < d:
         block *= 2
@@ -265,6 +266,7 @@ class SparseInverse:
         inner = replace(algorithm, output="tail", n_steps=n_steps, growth=algorithm.growth or 2.0)
         stream = make_streams(self._fit.seed, np.arange(1), ALGORITHM)[0]
         total, left, size = np.zeros(len(vector)), inside, float(np.linalg.norm(inside))
+        whole = size
         for _ in range(1 if algorithm.n_steps else n_rounds):
             w = total + self._run_inner_loop(inner, n_steps, left, stream)
             ahead = rows.discount * (rows.phi_next @ w) - rows.phi @ w
@@ -277,6 +279,8 @@ class SparseInverse:
             if size_after > size and total.any():  # no progress beyond noise
                 break
             total, left, size = w, after, size_after
+            if size <= _SOLVED * whole:
+                break
         return np.asarray(total + self.of_sample(left) + (inner.step_size * n) * outside)
 
     def _run_inner_loop(self, inner: VRTD, n_steps: int, vector: Floats, stream: NDArray[np.uint64]) -> Floats:

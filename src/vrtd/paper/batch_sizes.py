@@ -15,6 +15,7 @@ from vrtd.arrays import Floats
 from vrtd.paper.curves import draw_marks, draw_means, finish_axes, make_curve_rows, make_log_grid
 from vrtd.paper.evidence import Basis, Claim, NumberCheck, agrees, average_runs, find_basis, paired_ratio
 from vrtd.paper.experiment import ClaimTest, Runner, Settings, build_problem, make_algorithm, make_claim, read_texts
+from vrtd.plots import label_part
 from vrtd.tables import Table, Tables, rows, rows_where, table
 from vrtd.theory import exact_curve
 
@@ -117,7 +118,8 @@ def draw_by_batch_size(axes: Axes, whole: Table, series: Sequence[tuple[str, dic
         x = np.arange(sizes.size) + 0.7 * ((k + 0.5) / len(series) - 0.5)
         draw_marks(axes, x, part["mean"], part["standard_error"], label)
         if "exact" in part:
-            axes.plot(x, part["exact"], linestyle="", marker="_", markersize=10, color="black", markeredgewidth=0.8)
+            name = label_part(label, "expected")
+            axes.plot(x, part["exact"], "_", markersize=10, color="black", markeredgewidth=0.8, label=name)
     ticks = ["1 (TD)" if M == 1 else str(M) for M in sizes]
     finish_axes(axes, "batch size M", y_label, log="y", small=False, ticks=ticks)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vrtd.arrays import Floats
-from vrtd.plots import AXIS_LABELS, draw_curve
+from vrtd.plots import AXIS_LABELS, draw_curve, label_part
 from vrtd.result import Result
 from vrtd.tables import Table, rows
 
@@ -51,9 +51,11 @@ def draw_means(axes: Axes, part: Table, label: str, x: str = "n_gradients") -> N
     The expected error is black: dashed if it is exact, dotted if it is approximate.
     """
     gone = int(part["n_diverged"][-1])
-    draw_band(axes, part, f"{label}, {gone} runs diverged and left out" if gone else label, x)
-    dashes = "--" if part["basis"][0] == "exact" else ":"
-    axes.plot(part[x], part["exact"], color="black", linewidth=0.8, linestyle=dashes)
+    label = f"{label}, {gone} runs diverged and left out" if gone else label
+    draw_band(axes, part, label, x)
+    basis, dashes = ("exact", "--") if part["basis"][0] == "exact" else ("approximation", ":")
+    name = label_part(label, basis)
+    axes.plot(part[x], part["exact"], color="black", linewidth=0.8, linestyle=dashes, label=name)
     axes.set_xscale("log")
     axes.set_xlim(left=_FIRST_SHOWN)
 

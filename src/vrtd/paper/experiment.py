@@ -105,6 +105,8 @@ def read_texts(name: str, numbers: Mapping[str, float | str] = {}) -> dict[str, 
     values = {key: value if isinstance(value, str) else f"{value:g}" for key, value in numbers.items()}
 
     def fill(part: Any) -> Any:
+        if isinstance(part, list):
+            return [fill(each) for each in part]
         return Template(part).substitute(values) if isinstance(part, str) else {k: fill(v) for k, v in part.items()}
 
     texts = tomllib.loads(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from vrtd.paper.evidence import Judged, Kind, NumberCheck
 from vrtd.report.numbers import MINUS, plural, round_apart
@@ -24,7 +25,7 @@ def condition(kind: Kind, c: NumberCheck) -> str:
     return f"{'observed if' if kind == 'observation' else 'must be'} {limits(c)}"
 
 
-def totals(counts: Mapping[str, int]) -> str:
+def totals(counts: Mapping[Any, int]) -> str:
     """Format the number of claims with each verdict, and the number of observations.
 
     >>> totals({"holds": 2, "undecided": 0, "observation": 1})

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import StringIO
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from vrtd.errors import MissingExtraError
 from vrtd.plots import PALETTE, Figure
+from vrtd.report.colours import DARK, LIGHT, VARIABLES, as_css
+from vrtd.report.figure_data import View, pack, read_axes
 from vrtd.report.folder import write_text
 from vrtd.report.html import Html, Panel
 from vrtd.report.numbers import superscript
@@ -33,29 +36,13 @@ _RC: dict[Any, Any] = {
     "svg.hashsalt": "vrtd",  # equal figures give equal bytes
 }
 
-# Name, colour on a light and colour on a dark background, in the order of the palette. These are the colours of Okabe
-# and Ito, changed as little as possible so that every line has a contrast of 3 to its background (two of theirs are too
-# pale on white) and any two remain distinguishable for all common kinds of colour vision (CIEDE2000 of about 11).
-_SERIES = (
-    ("blue", "#0570ae", "#137bd2"),
-    ("vermilion", "#bc5400", "#d55e00"),
-    ("green", "#009764", "#0ba377"),
-    ("purple", "#c07fa9", "#cc79a7"),
-    ("orange", "#d38000", "#e69f00"),
-    ("sky", "#2599e9", "#56b4e9"),
-    ("ink", "#111111", "#e6e8ea"),
-)
-_THEME = {drawn.lower(): shown for drawn, shown in zip(PALETTE, _SERIES, strict=True)} | {
-    "#ffffff": ("paper", "#ffffff", "#16191d"),
-    "#b0b0b0": ("grid", "#b0b0b0", "#69717a"),  # Matplotlib's colour for grids
-}
-_COLOUR = re.compile(rf'((?:fill|stroke)(?:: |="))({"|".join(_THEME)})')
-_LIGHT, _DARK = (" ".join(f"--{shown[0]}: {shown[at]};" for shown in _THEME.values()) for at in (1, 2))
+_COORDINATES, _DIGITS = re.compile(r'\b(?:d|x|y)="[^"]*"'), re.compile(r"(\.\d\d)\d+")  # a hundredth of a point
+_COLOUR = re.compile(rf'((?:fill|stroke)(?:: |="))({"|".join(VARIABLES)})')
 # Matplotlib omits the fill of black shapes, so they inherit ink.
 _STYLE = f"""
 <style>
-:root {{ color-scheme: light dark; fill: var(--ink); {_LIGHT} }}
-@media (prefers-color-scheme: dark) {{ :root {{ {_DARK} }} }}
+:root {{ color-scheme: light dark; fill: var(--ink); {LIGHT} }}
+@media (prefers-color-scheme: dark) {{ :root {{ {DARK} }} }}
 </style>"""
 
 
@@ -63,7 +50,7 @@ _STYLE = f"""
 # light background also have a contrast of 3 on the dark backgrounds of notebooks.
 _NOTEBOOK = (
     "fill: currentColor; stroke-linejoin: round; stroke-linecap: butt; "
-    f"{_LIGHT} --ink: currentColor; --paper: none; --grid: #808080;"
+    f"{LIGHT} --ink: currentColor; --paper: none; --grid: #808080;"
 )
 _SMALL_SIZE, _SMALL_FONT_SIZE = (4.4, 2.9), 8.5
 
@@ -72,50 +59,78 @@ _STYLE_IS_GLOBAL = Lock()  # two threads that draw would restore each other's
 
 def draw_svg(figure: Figure, tables: Tables) -> str:
     """Draw a figure as an SVG element without a background; equal tables give equal bytes."""
-    svg = _apply_theme(_draw(lambda axes: figure.draw(axes, tables), _SIZE))
-    return re.sub(r"<svg[^>]*>", lambda root: root[0] + _STYLE, svg, count=1)
+    return _draw_both(figure, tables)[0]
+
+
+def make_panel(figure: Figure, tables: Tables, file: str, data: str) -> Panel:
+    """Draw a figure for a page, on which its image is called `file` and the table behind it `data`."""
+    svg, view = _draw_both(figure, tables)
+    return Panel(figure, svg, file, data, pack({(): view}))
+
+
+def draw_panel(folder: Path, figure: Figure, tables: Tables, file: str, data: str) -> Panel:
+    """Draw a figure for a page, and write its image into a folder."""
+    panel = make_panel(figure, tables, file, data)
+    write_text(panel.svg, folder / file)
+    return panel
+
+
+def read_view(draw: Callable[[Axes], Any]) -> View:
+    """Return what a function draws on axes, without drawing an image."""
+    with _new_axes(_SIZE, _FONT_SIZE, layout=None) as axes:
+        draw(axes)
+        return read_axes(axes)
+
+
+def _draw_both(figure: Figure, tables: Tables) -> tuple[str, View]:
+    drawn, view = _draw(lambda axes: figure.draw(axes, tables), _SIZE)
+    svg = re.sub(r"<svg[^>]*>", lambda root: root[0] + _STYLE, _apply_theme(drawn), count=1)
+    return svg, view
 
 
 def draw_small(draw: Callable[[Axes], Any]) -> Html:
     """Draw a small figure as an SVG element for a notebook, without styles that affect the rest of the notebook."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a warning about the layout would only disturb
-        svg = _apply_theme(_draw(draw, _SMALL_SIZE, _SMALL_FONT_SIZE))
+        svg = _apply_theme(_draw(draw, _SMALL_SIZE, _SMALL_FONT_SIZE)[0])
     svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)  # would apply to the whole notebook
     return Html(svg.replace("<svg ", f'<svg style="{_NOTEBOOK}" ', 1))
 
 
-def _draw(draw: Callable[[Axes], Any], size: tuple[float, float], font_size: float = _FONT_SIZE) -> str:
-    """Call `draw` on axes of this size, in inches, and return the result as an SVG element."""
+@contextmanager
+def _new_axes(size: tuple[float, float], font_size: float, layout: Literal["constrained"] | None) -> Iterator[Axes]:
+    """Yield axes of this size, in inches, with the style of this module."""
     try:
         import matplotlib
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure as Drawing
-        from matplotlib.ticker import LogFormatterMathtext
     except ImportError:
         raise MissingExtraError("matplotlib", "plot") from None
     with _STYLE_IS_GLOBAL, matplotlib.rc_context():
         matplotlib.rcdefaults()  # the user's style would change the bytes, and colours that the theme replaces
         matplotlib.rcParams.update(_RC | {"font.size": font_size})
-        drawing = Drawing(figsize=size, layout="constrained")
+        drawing = Drawing(figsize=size, layout=layout)
+        FigureCanvasSVG(drawing)
         axes = drawing.subplots()
         axes.set_prop_cycle(color=list(PALETTE))
+        yield axes
+
+
+def _draw(draw: Callable[[Axes], Any], size: tuple[float, float], font_size: float = _FONT_SIZE) -> tuple[str, View]:
+    """Call `draw` on axes of this size, in inches, and return the result as an SVG element and as data."""
+    with _new_axes(size, font_size, layout="constrained") as axes:
+        from matplotlib.ticker import LogFormatterMathtext
+
         draw(axes)
+        view = read_axes(axes)
         for axis in (axes.xaxis, axes.yaxis):
             if isinstance(axis.get_major_formatter(), LogFormatterMathtext):
                 _set_plain_ticks(axis)
-        file, canvas = StringIO(), cast("Any", FigureCanvasSVG(drawing))  # its method has no types
+        file, canvas = StringIO(), cast("Any", axes.figure.canvas)  # its method has no types
         # savefig would draw everything twice if there is a layout.
         canvas.print_svg(file, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     text = file.getvalue()
-    return text[text.index("<svg") :]  # without the address of a DTD
-
-
-def draw_panel(folder: Path, figure: Figure, tables: Tables, file: str, data: str) -> Panel:
-    """Draw a figure into `file` of a folder; the table behind it is in `data`."""
-    panel = Panel(figure, draw_svg(figure, tables), file, data)
-    write_text(panel.svg, folder / file)
-    return panel
+    return text[text.index("<svg") :], view  # without the address of a DTD
 
 
 def _set_plain_ticks(axis: Axis) -> None:
@@ -141,11 +156,12 @@ def _power(value: float, _: float) -> str:
 
 
 def _apply_theme(svg: str) -> str:
-    """Replace colours by CSS variables in tags, but not in text."""
+    """Replace colours by CSS variables, and shorten coordinates, in tags, but not in text."""
     return re.sub(r"<[a-z][^>]*>", lambda tag: _apply_theme_to_tag(tag[0]), svg)
 
 
 def _apply_theme_to_tag(tag: str) -> str:
     # A glyph of a formula names a single font, which the reader may not have.
     tag = tag.replace(f"'{_FONTS[0]}'\"", f"'{_FONTS[0]}', '{_FONTS[1]}', {_FONTS[2]}\"")
-    return _COLOUR.sub(lambda found: f"{found[1]}var(--{_THEME[found[2]][0]})", tag)
+    tag = _COORDINATES.sub(lambda found: _DIGITS.sub(r"\1", found[0]), tag)
+    return _COLOUR.sub(lambda found: f"{found[1]}{as_css(found[2])}", tag)

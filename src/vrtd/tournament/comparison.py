@@ -6,7 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,15 +20,16 @@ from vrtd.executors import check_executor
 from vrtd.plots import new_panels
 from vrtd.problems import LinearProblem, Simulator
 from vrtd.progress import ProgressBar, show_progress
+from vrtd.report.figure_data import pack
 from vrtd.report.folder import opened, write_text
 from vrtd.report.html import Panel
 from vrtd.report.notebook import build_summary
 from vrtd.report.numbers import plural
-from vrtd.report.svg import draw_panel
+from vrtd.report.svg import draw_panel, read_view
 from vrtd.tables import Table, library, write_csv, write_parquet
 from vrtd.tournament.cell import Cells, TournamentSize
 from vrtd.tournament.entrants import Entrant
-from vrtd.tournament.figures import figures_of
+from vrtd.tournament.figures import CHOICES, Style, choose_styles, error_figure, error_views, first_shown, rank_figures
 from vrtd.tournament.page import build_page
 from vrtd.tournament.problems import AIMS, TournamentProblem
 from vrtd.tournament.selection import choose_entrants, choose_problems
@@ -107,8 +109,13 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         entries = {"size": self._size, **self._leaders, "report": "" if self.report is None else str(self.report)}
-        _, figure, tables = next(figures_of(self.tables, self.problems))  # the figure of ranks
+        figure, tables = next(rank_figures(self.tables, self.styles))
         return build_summary("Comparison", entries, lambda axes: figure.draw(axes, tables))
+
+    @cached_property
+    def styles(self) -> dict[str, Style]:
+        """Style of each algorithm in figures and tables, as arguments of Matplotlib's ``plot``."""
+        return choose_styles(self.standings)
 
     @property
     def _size(self) -> str:
@@ -235,14 +242,19 @@ def _as_rows(standings: Mapping[str, list[Standing]]) -> dict[str, list[dict[str
     return {aim: [standing._asdict() for standing in ranked] for aim, ranked in standings.items()}
 
 
-def _draw_panels(folder: Path, comparison: Comparison) -> dict[str, list[Panel]]:
-    """Write the figures and return them by problem, "" for all; remove figures of an earlier comparison."""
-    panels: dict[str, list[Panel]] = {}
-    for problem, figure, behind in figures_of(comparison.tables, comparison.problems):
+def _draw_panels(folder: Path, comparison: Comparison) -> list[Panel]:
+    """Write the figures and return them: ranks, then errors; remove figures of an earlier comparison."""
+    styles, shown = comparison.styles, first_shown(comparison.styles)
+    views = list(error_views(comparison.tables, comparison.problems, styles))
+    figures = [*rank_figures(comparison.tables, styles), error_figure(views[0], shown)]
+    panels = []
+    for figure, behind in figures:
         panel = draw_panel(folder, figure, behind, f"figures/{figure.name}.svg", f"data/{figure.name}.csv")
         write_csv(behind[figure.table], folder / panel.data)
-        panels.setdefault(problem, []).append(panel)
-    written = {folder / name for some in panels.values() for panel in some for name in (panel.file, panel.data)}
+        panels.append(panel)
+    plots = {view.choice: read_view(view.draw_table) for view in views}
+    panels[-1] = replace(panels[-1], plot=pack(plots, CHOICES, shown))
+    written = {folder / name for panel in panels for name in (panel.file, panel.data)}
     for part in ("figures", "data"):
         for path in set((folder / part).iterdir()) - written:
             path.unlink()

@@ -18,6 +18,7 @@ _FEWEST_PROBLEMS = 3  # for a test; with two problems, equal ranks would give an
 # rounding decides then.
 _SAME, _NONE = 1e-6, 1e-12
 _LOST_MORE = "all statistically tied algorithms diverged on more problems"
+_N_PASSED = 3  # algorithms with a better rank that are named
 
 
 class Standing(NamedTuple):
@@ -81,6 +82,19 @@ class Advice(NamedTuple):
         """Return the algorithms that are statistically tied with the answer and diverged no more often."""
         answer = self.answer(aim)
         return [each for each in self._candidates(aim) if each is not answer and each.n_lost <= answer.n_lost]
+
+    def describe_choice(self, aim: str) -> str:
+        """Return why the answer is not the algorithm with the best rank; empty if it is."""
+        answer = self.answer(aim)
+        passed = [each for each in self._candidates(aim) if each.mean_rank < answer.mean_rank]
+        if not passed:
+            return ""
+        some = [f"{each.algorithm} (rank {each.mean_rank:.1f}, on {each.n_lost})" for each in passed[:_N_PASSED]]
+        more = f" and {len(passed) - _N_PASSED} more" if len(passed) > _N_PASSED else ""
+        return (
+            f"chosen because it diverged on {answer.n_lost} of {self.n_problems[aim]} problems; tied algorithms with a "
+            f"better rank diverged on more: {', '.join(some)}{more}"
+        )
 
     def describe_rivals(self, aim: str, names: str) -> str:
         """Return how the answer compares with the others; `names` are those of its rivals."""

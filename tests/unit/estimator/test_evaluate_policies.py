@@ -78,7 +78,7 @@ def test_the_policy_value_is_the_headline_and_returns_are_beside_it(tmp_path: Pa
     assert f"Mean value {found.mean_value.text}: averaged over the visited states, weighted by visit counts." in text
     assert f"averaged over {returns.n_complete:,} complete episodes" in text
     assert "it agrees with the values of the first states." in text
-    assert "Converged closed form" in text
+    assert f"Converged {N:,} rows, discount" in text
     assert check_repr(found.evaluator).endswith(
         f"; mean value {mean.value:.4g} [{mean.low:.4g}, {mean.high:.4g}]; converged)"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from scipy.sparse import csr_array, csr_matrix
 import vrtd
 from tests.helpers.sparse import as_sparse, random_rows, thin_out
 from tests.helpers.streams import some_rows
-from vrtd.errors import InvalidInputError
+from vrtd.errors import DataError, InvalidInputError
 from vrtd.estimator.sparse_fit import SparseFit, first_sparse_fit, learn_sparsely
 from vrtd.estimator.sparse_reservoir import add_sparse, empty_sparse_reservoir
+from vrtd.logs.log import WrappedLog
 from vrtd.sparse import join_tables, part_of, products
 
 pytestmark = pytest.mark.filterwarnings("ignore::vrtd.errors.ConvergenceWarning")
@@ -156,3 +158,31 @@ def test_matrices_need_dense_rows() -> None:
     for use in (lambda: data.theta_star, lambda: data.rank, lambda: vrtd.simulate(data, vrtd.TD(0.1), n_gradients=10)):
         with pytest.raises(InvalidInputError, match="so dense rows, but the rows are sparse"):
             use()
+
+
+def test_sparse_rows_are_not_divided(log: Any) -> None:
+    with ThreadPoolExecutor(1) as executor, pytest.raises(InvalidInputError, match=r"^Sparse rows are not learned in"):
+        vrtd.Evaluator(discount=GAMMA).fit(LongLog(log[0]), executor=executor)
+
+
+class LongLog(WrappedLog):
+    """A log of unknown length, which is divided."""
+
+    @property
+    def n_rows(self) -> None:
+        return None
+
+    def chunks(self) -> Any:
+        return self._log.chunks()
+
+
+def test_a_damaged_sparse_matrix_is_refused() -> None:
+    rows, _ = random_rows(5, 9, 2)
+    rows.indices[3] = 11
+    with pytest.raises(DataError, match=r"observations is not a valid sparse matrix: .*indices"):
+        vrtd.logs.from_arrays(rows, np.ones(5))
+
+
+def test_a_report_cannot_show_sparse_observations(log: Any, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"^A report shows observations, but these are sparse rows of 600"):
+        vrtd.evaluate(log[0], discount=GAMMA, out=tmp_path / "out")

@@ -16,15 +16,18 @@ from vrtd.report import html
 def build(text: str) -> html.Page:
     """A page on which every text is this one."""
     mark = html.Mark(text, text)
-    panel = html.Panel(Figure(text, text, text, lambda axes, tables: None), text, text, text)
+    panel = html.Panel(Figure(text, text, text, lambda axes, tables: None), text, text, text, {text: text})
     sections = html.join(
         html.section(text, text, html.paragraph(text, html.quiet(text), html.LINE_BREAK, html.link(text, text))),
-        html.card(mark, text, text, text, style=text, anchor=f"{text} 1"),
-        html.tiles(text, [(text, text, mark), (text, text, None)]),
-        html.bullets([text, html.fold(text, text)], style=text),
+        html.card(mark, text, text, text),
+        html.tiles(text, [(text, text)]),
+        html.bullets([text, html.fold(text, text, style=text, anchor=f"{text} 1")]),
         html.definitions({text: text, "left out": ""}),
         html.table(text, [text, text], [[text, text]], caption=text, style=text),
         html.figures([panel]),
+        html.beside(text, html.aligned(text)),
+        html.key(text, text),
+        html.picker(text, {text: [text]}),
     )
     return html.Page(text, html.join(text), sections, text, {text: [text]}, html.element("nav", text))
 

@@ -87,7 +87,7 @@ def test_page_and_tables_say_what_was_not_tuned(mixed: Comparison) -> None:
 
 def test_a_standard_algorithm_under_another_name_is_tuned_and_not_an_object() -> None:
     found = vrtd.compare(["random-mdp"], {"one": "td", "two": "recursive_lstd"}, size=SIZE, out=None)
-    assert "Not tuned" not in build_page(found, {}).html
+    assert "Not tuned" not in build_page(found, []).html
     assert found.manifest["objects"] == {}
     assert without_seconds(found.cells["random-mdp", "one"]) == without_seconds(cell("random-mdp", "td"))
 

@@ -11,11 +11,13 @@ from vrtd.paper.curves import finish_axes
 from vrtd.paper.experiment import Draw
 from vrtd.paper.table_1.floors import LARGE_STEPS
 from vrtd.paper.table_1.settings import GAMMAS, MIXED, RANDOM, STICKY, TWO_STATES
+from vrtd.plots import label_part
 from vrtd.tables import Table, Tables, rows_where
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_ALPHA, _EPSILON, _LAMBDA, _XI = "\N{GREEK SMALL LETTER ALPHA}", "ε", "λ", "ξ"
 _SAMPLING = {"iid": "i.i.d.", "markov": "trajectory"}
 
 
@@ -26,7 +28,7 @@ def _draw_floors_over_steps(sampling: str, axes: Axes, tables: Tables) -> None:
         part, seen = rows_where(exact, batch_size=M), rows_where(marks, batch_size=M)
         _draw_line(axes, part["step_size"], part["floor"], "TD" if M == 1 else f"VRTD, M = {M:,}", part["basis"][0])
         _draw_marks(axes, seen["step_size"], seen)
-    finish_axes(axes, r"step size $\alpha$", "stationary squared error")
+    finish_axes(axes, f"step size {_ALPHA}", "stationary squared error")
 
 
 def _draw_floors_over_batches(axes: Axes, tables: Tables) -> None:
@@ -42,7 +44,7 @@ def _draw_floors_over_batches(axes: Axes, tables: Tables) -> None:
 def _draw_biases(against: str, column: str, label: str, axes: Axes, tables: Tables) -> None:
     whole = rows_where(tables["biases"], against=against)
     for problem in (RANDOM, STICKY, TWO_STATES):
-        for quantity, line in (("E xi", r"$|E\,\xi|$"), ("|E u|", r"$|E\,u|$")):
+        for quantity, line in (("E xi", f"|E {_XI}|"), ("|E u|", "|E u|")):
             for method in ("TD", "VRTD"):
                 part = rows_where(whole, problem=problem, quantity=quantity, method=method)
                 if part["value"].size:
@@ -56,7 +58,7 @@ def _draw_costs_over_targets(axes: Axes, tables: Tables) -> None:
             part = rows_where(tables["costs"], family=RANDOM, sampling=sampling, method=method)
             scaled = part["cost"] * part["target"]
             _draw_line(axes, part["target"], scaled, f"{method}, {name}", part["basis"][0], marker=".")
-    _finish_targets(axes, r"pseudo-gradients times $\varepsilon$")
+    _finish_targets(axes, f"pseudo-gradients times {_EPSILON}")
 
 
 def _draw_costs_over_lambda(axes: Axes, tables: Tables) -> None:
@@ -64,13 +66,13 @@ def _draw_costs_over_lambda(axes: Axes, tables: Tables) -> None:
     for family, target in ((GAMMAS, 1e-5), (GAMMAS, 1e-3), (MIXED, 1e-3)):
         for method in ("TD", "VRTD"):
             part = rows_where(iid, family=family, target=target, method=method)
-            label = rf"{method}, {family}, $\varepsilon$ = {target:g}"
+            label = f"{method}, {family}, {_EPSILON} = {target:g}"
             _draw_line(axes, part["lambda_A"], part["cost"], label, "exact", marker=".")
             if (method, family, target) == ("VRTD", GAMMAS, 1e-5):
                 order = np.maximum(1.0 / target, part["lambda_A"] ** -2.0)
                 claimed = part["cost"][0] * order / order[0]
                 axes.plot(part["lambda_A"], claimed, ":", color="black", label="the same, order of Table 1")
-    finish_axes(axes, r"$\lambda_A$", "pseudo-gradients")
+    finish_axes(axes, f"{_LAMBDA}_A", "pseudo-gradients")
     axes.invert_xaxis()
 
 
@@ -85,7 +87,7 @@ def _draw_ratios(axes: Axes, tables: Tables) -> None:
 
 
 def _finish_targets(axes: Axes, y_label: str) -> None:
-    finish_axes(axes, r"target $\varepsilon$, as a share of the initial error", y_label, log="x")
+    finish_axes(axes, f"target {_EPSILON}, as a share of the initial error", y_label, log="x")
     axes.set_ylim(bottom=0.0)
     axes.invert_xaxis()
 
@@ -98,9 +100,10 @@ def _draw_line(axes: Axes, x: Any, y: Any, label: str, basis: str, marker: str =
 
 def _draw_marks(axes: Axes, x: Any, simulated: Table) -> None:
     """Draw simulated means in the colour of the last line."""
+    line = axes.lines[-1]
     axes.errorbar(
-        x, simulated["mean"], 2 * simulated["standard_error"],
-        fmt="o", markersize=4, capsize=2, color=axes.lines[-1].get_color(),
+        x, simulated["mean"], 2 * simulated["standard_error"], fmt="o", markersize=4, capsize=2,
+        color=line.get_color(), label=label_part(str(line.get_label()), "simulated"),
     )  # fmt: skip
 
 
@@ -108,7 +111,7 @@ FIGURES: dict[tuple[str, str], Draw] = {
     ("floors-alpha-iid", "floors"): partial(_draw_floors_over_steps, "iid"),
     ("floors-alpha-markov", "floors"): partial(_draw_floors_over_steps, "markov"),
     ("floors-m", "floors"): _draw_floors_over_batches,
-    ("bias-alpha", "biases"): partial(_draw_biases, "alpha", "step_size", r"step size $\alpha$"),
+    ("bias-alpha", "biases"): partial(_draw_biases, "alpha", "step_size", f"step size {_ALPHA}"),
     ("bias-m", "biases"): partial(_draw_biases, "M", "batch_size", "batch size M"),
     ("cost-eps", "costs"): _draw_costs_over_targets,
     ("cost-lambda", "costs"): _draw_costs_over_lambda,
