@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from vrtd.errors import InvalidInputError
 
@@ -126,8 +126,14 @@ def check_probabilities(name: str, value: ArrayLike, shape: tuple[int, ...], axe
 
 def aligned_copy(array: NDArray[Any]) -> NDArray[Any]:
     """Return a writeable C-contiguous copy that starts at a cache line, because loads across two lines cost twice."""
-    memory = np.empty(array.nbytes + CACHE_LINE, np.uint8)
-    first = -memory.ctypes.data % CACHE_LINE
-    copy = memory[first : first + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy = aligned_empty(array.shape, array.dtype)
     copy[...] = array
     return copy
+
+
+def aligned_empty(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    """Return a C-contiguous array, whose numbers are not set, that starts at a cache line."""
+    n_bytes = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    memory = np.empty(n_bytes + CACHE_LINE, np.uint8)
+    first = -memory.ctypes.data % CACHE_LINE
+    return memory[first : first + n_bytes].view(dtype).reshape(shape)

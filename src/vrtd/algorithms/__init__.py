@@ -37,6 +37,7 @@ from vrtd.algorithms.td import TD as TD
 from vrtd.algorithms.td_lambda import TDLambda as TDLambda
 from vrtd.algorithms.td_lambda import TrueOnlineTD as TrueOnlineTD
 from vrtd.algorithms.vrtd import VRTD as VRTD
+from vrtd.errors import InvalidInputError
 
 _FOR_ANY_SAMPLES = (TD, TDLambda, TrueOnlineTD, TargetTD, RichardsonTD, GTD, GTD2, TDC, VRTD, LSTD, RecursiveLSTD)
 _FOR_A_DATA_SET = (PrimalDual, SVRG, BatchingSVRG, SCSG, GrowingSCSG, SAGA)
@@ -45,3 +46,33 @@ REGISTRY: Mapping[str, type[Algorithm]] = MappingProxyType(
     {algorithm.name: algorithm for algorithm in (*_FOR_ANY_SAMPLES, *_FOR_A_DATA_SET)}
 )
 """Algorithms by name. The engine, the command line and the comparison of algorithms all read this registry."""
+
+
+def check_sparse_rows(algorithm: Algorithm) -> None:
+    """Raise if the algorithm cannot learn from sparse rows.
+
+    Parameters
+    ----------
+    algorithm : Algorithm
+        The algorithm.
+
+    Raises
+    ------
+    InvalidInputError
+        If it has no form with O(nnz) work per row.
+
+    Examples
+    --------
+    >>> check_sparse_rows(GTD2())
+    Traceback (most recent call last):
+    vrtd.errors.InvalidInputError: gtd2 cannot learn from sparse rows. Use td, td_lambda, richardson_td or vrtd, or pass
+    dense rows.
+    """
+    if algorithm.learns_from_sparse_rows:
+        return
+    names = [name for name, kind in REGISTRY.items() if kind.sparse_kernels is not None]
+    if algorithm.name in names:
+        problem = f"On sparse rows, {algorithm.name} has no projection, but radius is {algorithm.settings['radius']}."
+        raise InvalidInputError(problem, "Drop radius, or pass dense rows.")
+    can = f"{', '.join(names[:-1])} or {names[-1]}"
+    raise InvalidInputError(f"{algorithm.name} cannot learn from sparse rows.", f"Use {can}, or pass dense rows.")

@@ -26,6 +26,7 @@ from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind
 from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_exact_count
 from vrtd.kernels.jit import kernel
+from vrtd.kernels.sparse import entries, place, sparse_bootstrap_difference, sparse_td_error
 from vrtd.kernels.transition import bootstrap_difference, td_error
 
 _MOST_LEVELS = 4
@@ -80,6 +81,51 @@ def richardson_td_output(params, options, state, epoch, out):
         out[i] = state.total[i] / n if n > 0 else state.theta[i]
 
 
+_FIELDS = 1 + _MOST_LEVELS
+
+
+class SparseRichardsonTDState(NamedTuple):
+    # For each coordinate: theta^0; the sum of its changes y_t - y_{t-1}, each times the number of y counted before it,
+    # where y = sum_m h_m theta^m; theta^m - theta^0 for m = 1, 2, ...
+    table: Floats
+
+
+@kernel
+def sparse_richardson_td_views(workspace, d):
+    return SparseRichardsonTDState(workspace)
+
+
+@kernel
+def sparse_richardson_td_step(params, options, state, x, t, epoch):
+    table, counted = state.table, max(epoch - params.burn_in, 0)
+    first, last = entries(x.phi, x.row)
+    alpha = x.weight * step_size_at(params.schedule, options.schedule, epoch)
+    delta = sparse_td_error(table, _FIELDS, 0, x)
+    total, scale = alpha * delta, alpha
+    for m in range(1, options.levels):
+        scale *= 2.0
+        change = scale * (delta + sparse_bootstrap_difference(table, _FIELDS, 1 + m, x)) - alpha * delta
+        total += params.weights[m] * change
+        for e in range(first, last):
+            table[place(x.phi.columns[e], _FIELDS, 1 + m)] += change * x.phi.values[e]
+    for e in range(first, last):
+        i, value = x.phi.columns[e], x.phi.values[e]
+        table[place(i, _FIELDS, 0)] += alpha * delta * value
+        table[place(i, _FIELDS, 1)] += counted * total * value
+
+
+@kernel
+def sparse_richardson_td_output(params, options, state, epoch, out):
+    table, n = state.table, epoch - params.burn_in
+    for i in range(out.size):
+        y = table[place(i, _FIELDS, 0)]
+        if n > 0:  # the mean of the counted y is the last one minus the sum of weighted changes over n
+            for m in range(1, options.levels):
+                y += params.weights[m] * table[place(i, _FIELDS, 1 + m)]
+            y -= table[place(i, _FIELDS, 1)] / n
+        out[i] = y
+
+
 def extrapolation_weights(levels: int) -> Floats:
     """Return the weights h of the step sizes a, 2a, 4a, ...
 
@@ -121,6 +167,8 @@ class RichardsonTD(Algorithm):
     name = "richardson_td"
     kernels = Kernels(richardson_td_views, richardson_td_step, richardson_td_output)
     n_vectors = 1 + _MOST_LEVELS
+    sparse_kernels = Kernels(sparse_richardson_td_views, sparse_richardson_td_step, sparse_richardson_td_output)
+    n_sparse_vectors = _FIELDS
     step_size_fields = ("step_size",)
     tuned = {"step_size": STEP_SIZES, "burn_in": Tuned((0.1,), is_share=True)}
 

@@ -22,6 +22,7 @@ from vrtd.arrays import Floats
 from vrtd.checks import check_flag, check_radius
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.linalg import shrinkage, squared_norm
+from vrtd.kernels.sparse import entries, place, sparse_td_error
 from vrtd.kernels.transition import add_pseudo_gradient
 
 
@@ -67,6 +68,35 @@ def td_output(params, options, state, epoch, out):
         out[i] = state.total[i] / epoch if averaged else state.theta[i]
 
 
+class SparseTDState(NamedTuple):
+    table: Floats  # for each coordinate theta, and the sum of (t - 1) (theta_t - theta_{t-1}) over its changes
+
+
+@kernel
+def sparse_td_views(workspace, d):
+    return SparseTDState(workspace)
+
+
+@kernel
+def sparse_td_step(params, options, state, x, t, epoch):
+    table = state.table
+    factor = step_size_at(params.schedule, options.schedule, epoch) * x.weight * sparse_td_error(table, 2, 0, x)
+    first, last = entries(x.phi, x.row)
+    for e in range(first, last):
+        i, change = x.phi.columns[e], factor * x.phi.values[e]
+        table[place(i, 2, 0)] += change
+        if options.averages:
+            table[place(i, 2, 1)] += epoch * change
+
+
+@kernel
+def sparse_td_output(params, options, state, epoch, out):
+    averaged = options.averages and epoch > 0
+    for i in range(out.size):  # theta_1 + ... + theta_t = t theta_t - sum of (s - 1) (theta_s - theta_{s-1})
+        theta = state.table[place(i, 2, 0)]
+        out[i] = theta - state.table[place(i, 2, 1)] / epoch if averaged else theta
+
+
 @dataclass(frozen=True)
 class TD(Algorithm):
     """Temporal difference learning, TD(0).
@@ -93,6 +123,8 @@ class TD(Algorithm):
     name = "td"
     kernels = Kernels(td_views, td_step, td_output)
     n_vectors = 2
+    sparse_kernels = Kernels(sparse_td_views, sparse_td_step, sparse_td_output)
+    n_sparse_vectors = 2
     step_size_fields = ("step_size",)
     tuned = {"step_size": STEP_SIZES}
 
@@ -106,6 +138,10 @@ class TD(Algorithm):
 
     def options(self) -> TDOptions:
         return TDOptions(schedule_kind(self.step_size), int(self.radius is not None), int(self.average))
+
+    @property
+    def learns_from_sparse_rows(self) -> bool:
+        return self.radius is None
 
     @property
     def largest_step_size(self) -> float:

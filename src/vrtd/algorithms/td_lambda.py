@@ -30,11 +30,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from vrtd.algorithms._base.algorithm import STEP_SIZES, Algorithm, Kernels, Tuned
 from vrtd.algorithms._base.schedules import Schedule, as_schedule, schedule_kind, schedule_params, step_size_at
 from vrtd.arrays import Floats
 from vrtd.checks import check_fraction
 from vrtd.kernels.jit import kernel
+from vrtd.kernels.sparse import entries, place, sparse_td_error
 from vrtd.kernels.transition import td_error
 
 
@@ -75,6 +78,57 @@ def td_lambda_step(params, options, state, x, t, epoch):
         z[i] = x.weight * (decay * z[i] + x.phi[x.row, i])
         theta[i] += factor * z[i]
     state.carry[0] = x.carry
+
+
+_TINY = 1e-300
+_CUT = 1e-15  # an entry of a sparse trace below this multiple of the largest feature is dropped
+
+
+class SparseTDLambdaState(NamedTuple):
+    table: Floats  # for each coordinate theta and z; as third number, the list of coordinates whose z is not 0
+    numbers: Floats  # c, the length of the list, and the largest feature so far
+
+
+@kernel
+def sparse_td_lambda_views(workspace, d):
+    return SparseTDLambdaState(workspace, workspace[3 * d :])
+
+
+@kernel
+def sparse_td_lambda_step(params, options, state, x, t, epoch):
+    table, numbers = state.table, state.numbers
+    factor = step_size_at(params.schedule, options.schedule, epoch) * sparse_td_error(table, 3, 0, x)
+    decay, k, n = params.trace_decay * numbers[0] * x.weight, 0, np.int64(numbers[1])
+    while k < n:
+        i = np.int64(table[place(k, 3, 2)])
+        z = decay * table[place(i, 3, 1)]
+        if abs(z) > _CUT * numbers[2]:
+            table[place(i, 3, 1)] = z
+            table[place(i, 3, 0)] += factor * z
+            k += 1
+        else:
+            table[place(i, 3, 1)] = 0.0
+            n -= 1
+            table[place(k, 3, 2)] = table[place(n, 3, 2)]
+    first, last = entries(x.phi, x.row)
+    for e in range(first, last):
+        i, added = x.phi.columns[e], x.weight * x.phi.values[e]
+        if added != 0.0:
+            z = table[place(i, 3, 1)]
+            if z == 0.0:
+                table[place(n, 3, 2)] = i
+                n += 1
+            z += added
+            table[place(i, 3, 1)] = z if z != 0.0 else _TINY  # entries of the list are not 0
+            table[place(i, 3, 0)] += factor * added
+            numbers[2] = max(numbers[2], abs(added))
+    numbers[0], numbers[1] = x.carry, n
+
+
+@kernel
+def sparse_td_lambda_output(params, options, state, epoch, out):
+    for i in range(out.size):
+        out[i] = state.table[place(i, 3, 0)]
 
 
 @kernel
@@ -150,7 +204,9 @@ class TDLambda(TraceMethod):
     name = "td_lambda"
     kernels = Kernels(td_lambda_views, td_lambda_step)
     n_vectors = 2
-    n_scalars = 1
+    n_scalars = 3
+    sparse_kernels = Kernels(sparse_td_lambda_views, sparse_td_lambda_step, sparse_td_lambda_output)
+    n_sparse_vectors = 3
 
 
 @dataclass(frozen=True)

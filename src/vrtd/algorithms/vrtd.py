@@ -32,6 +32,7 @@ from vrtd.checks import check_choice, check_count, check_exact_count, check_posi
 from vrtd.kernels.jit import kernel
 from vrtd.kernels.linalg import shrinkage, squared_norm_of_sum
 from vrtd.kernels.random import uniform_index
+from vrtd.kernels.sparse import add_row, entries, place, sparse_td_error
 from vrtd.kernels.transition import add_pseudo_gradient, bootstrap_difference
 
 Output = Literal["random", "last", "average", "tail"]
@@ -126,6 +127,91 @@ def vrtd_output(params, options, state, epoch, out):
         out[i] = state.theta_anchor[i]
 
 
+# On sparse rows, the term alpha g_m of line 8 is not added to every coordinate in every step. After t steps
+# w = v + t alpha g_m, where v changes only at nonzero features. The sum of w over steps follows from v and from the sum
+# of its changes multiplied by t: both are closed forms, so that no coordinate has to catch up.
+
+
+class SparseVRTDState(NamedTuple):
+    table: (
+        Floats  # for each coordinate theta_anchor, the sum of g_x(theta_anchor), v, and the sum of t times its changes
+    )
+    numbers: Floats  # as in VRTDState, and alpha divided by the size of the batch
+
+
+@kernel
+def sparse_vrtd_views(workspace, d):
+    return SparseVRTDState(workspace, workspace[4 * d :])
+
+
+@kernel
+def sparse_vrtd_absorb(params, options, state, x):
+    add_row(state.table, 4, 1, x.weight * sparse_td_error(state.table, 4, 0, x), x)
+    if options.counts:
+        state.numbers[1] += 1.0
+
+
+@kernel
+def sparse_vrtd_begin(params, options, state, stream):
+    size = n_steps = params.batch_size
+    if options.counts:
+        size = np.int64(state.numbers[1])
+        n_steps = min(size, params.n_steps)
+        state.numbers[1], state.numbers[2] = 0.0, n_steps
+    last = n_steps - 1
+    state.numbers[0] = uniform_index(stream, last + 1) if options.output == _RANDOM else last
+    state.numbers[3] = params.step_size / size
+
+
+@kernel
+def sparse_value_of_w(table, drift, rows, row):
+    first, last = entries(rows, row)
+    total = 0.0
+    for e in range(first, last):
+        i = rows.columns[e]
+        total += rows.values[e] * (table[place(i, 4, 2)] + drift * table[place(i, 4, 1)])
+    return total
+
+
+@kernel
+def sparse_vrtd_step(params, options, state, x, t, epoch):
+    if t <= state.numbers[0]:  # steps after the output have no effect
+        table, drift = state.table, t * state.numbers[3]
+        ahead = sparse_value_of_w(table, drift, x.phi_next, x.row_next) if x.discount != 0.0 else 0.0
+        difference = x.discount * ahead - sparse_value_of_w(table, drift, x.phi, x.row)
+        factor = params.step_size * x.weight * difference
+        skipped = (np.int64(state.numbers[0]) + 1) // 2 if options.output == _TAIL else 0
+        later = max(t - skipped, 0)
+        first, last = entries(x.phi, x.row)
+        for e in range(first, last):
+            i, change = x.phi.columns[e], factor * x.phi.values[e]
+            table[place(i, 4, 2)] += change
+            if options.output == _AVERAGE or options.output == _TAIL:
+                table[place(i, 4, 3)] += later * change
+
+
+@kernel
+def sparse_vrtd_settle(params, options, state, i):  # line 10 (9)
+    table, n = state.table, np.int64(state.numbers[0]) + 1
+    drift = state.numbers[3] * table[place(i, 4, 1)]
+    w = table[place(i, 4, 2)]
+    if options.output == _AVERAGE or options.output == _TAIL:
+        skipped = n // 2 if options.output == _TAIL else 0
+        w -= table[place(i, 4, 3)] / (n - skipped)
+        drift *= 0.5 * (n * (n + 1) - skipped * (skipped + 1)) / (n - skipped)
+    else:
+        drift *= n
+    table[place(i, 4, 0)] += w + drift
+    for k in range(1, 4):
+        table[place(i, 4, k)] = 0.0
+
+
+@kernel
+def sparse_vrtd_output(params, options, state, epoch, out):
+    for i in range(out.size):
+        out[i] = state.table[place(i, 4, 0)]
+
+
 @dataclass(frozen=True)
 class VRTD(Algorithm):
     """Variance-reduced TD: Algorithm 1 with "iid" sampling, Algorithm 2 with "markov".
@@ -170,7 +256,12 @@ class VRTD(Algorithm):
 
     name = "vrtd"
     kernels = Kernels(vrtd_views, vrtd_step, vrtd_output, vrtd_absorb, vrtd_begin, vrtd_close)
-    n_vectors, n_scalars = 4, 3
+    n_vectors, n_scalars = 4, 4
+    sparse_kernels = Kernels(
+        sparse_vrtd_views, sparse_vrtd_step, sparse_vrtd_output, sparse_vrtd_absorb, sparse_vrtd_begin,
+        settle=sparse_vrtd_settle,
+    )  # fmt: skip
+    n_sparse_vectors = 4
     step_size_fields = ("step_size",)
     tuned = {"step_size": STEP_SIZES, "batch_size": Tuned((0.002, 0.05, 0.5), is_share=True)}
 
@@ -215,6 +306,10 @@ class VRTD(Algorithm):
     def options(self) -> VRTDOptions:
         counts = self.grows or (self.n_steps or self.batch_size) < self.batch_size
         return VRTDOptions(int(self.radius is not None), _OUTPUTS[self.returned], int(counts))
+
+    @property
+    def learns_from_sparse_rows(self) -> bool:
+        return self.radius is None
 
     @property
     def largest_step_size(self) -> float:

@@ -38,7 +38,7 @@ _COLUMNS = {
     "order_by": (True, "event_time"),
 }
 # Options that belong to one of the two kinds of sources, by their parameters.
-_READING = (*_COLUMNS, "episode_end", "missing", "format")
+_READING = (*_COLUMNS, "episode_end", "missing", "text", "format")
 _OF_DATA = {name: f"--{name.replace('_', '-')}" for name in (*_READING, "against")}
 _OF_ENV = {
     "policy": "--policy",
@@ -126,6 +126,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         add(_OF_DATA[column], metavar="COLUMN", nargs="+" if is_list else None)
     add("--episode-end", **one_of(("terminated", "truncated", "drop")))
     add("--missing", **one_of(("error", "drop", "indicator")))
+    add("--text", **one_of(("category", "hash")))
     add("--format", **one_of(("parquet", "csv", "npz", "hdf5", "minari")))
 
     method = parser.add_argument_group("method")

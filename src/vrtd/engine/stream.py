@@ -11,12 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from vrtd.algorithms import Algorithm, Epoch, check_sampling
+from vrtd.algorithms import Algorithm, Epoch, check_sampling, check_sparse_rows
+from vrtd.algorithms._base.algorithm import ignore
 from vrtd.checks import require
 from vrtd.engine.loop import with_fixed_width
 from vrtd.kernels.jit import UNBOUND, borrow, kernel, specialise, stack_array
 from vrtd.kernels.linalg import squared_norm
 from vrtd.kernels.random import uniform_index
+from vrtd.kernels.sparse import entries
 from vrtd.kernels.transition import Transition
 
 # A single run cannot hide its latency behind others. Above this number of features, a vector loop is faster than
@@ -25,9 +27,9 @@ SMALL = 8
 MOST = float(np.finfo(np.float64).max)
 
 # Placeholders of the template: `compile_stream` binds each to a kernel or to a constant.
-views = absorb = begin = step = close = output = UNBOUND
+views = absorb = begin = step = close = settle = output = UNBOUND
 FEATURES = WORDS = 1
-ABSORBS = RESAMPLES = IS_SMALL = IS_WEIGHTED = True
+ABSORBS = RESAMPLES = IS_SMALL = IS_WEIGHTED = SETTLES = True
 OPTIONS: Any = ()
 
 
@@ -72,6 +74,11 @@ def consume(
                 i = first + n_absorb + t
             x = row_of(phi, phi_next, reward, discount, weight, ends, IS_WEIGHTED, i)
             step(params, OPTIONS, views(workspace, d), with_fixed_width(x, d), t, epoch)
+        if SETTLES:
+            for j in range(first, first + rows):
+                begin_entry, end_entry = entries(phi, np.uint64(j))
+                for e in range(begin_entry, end_entry):
+                    settle(params, OPTIONS, views(workspace, d), phi.columns[e])
         if ABSORBS:
             close(params, OPTIONS, views(workspace, d))
         first += rows
@@ -145,26 +152,47 @@ def epochs_within() -> Callable[..., Any]:
     return specialise(_epochs_within, "epochs_within", {})
 
 
-def compile_epoch(algorithm: Algorithm, is_weighted: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def kernels_for(algorithm: Algorithm, is_sparse: bool) -> tuple[dict[str, Any], str]:
+    """Return the kernels for dense or sparse rows as bindings of a template, and a suffix for the name of a loop."""
+    if not is_sparse:
+        return {**vars(algorithm.kernels), "SETTLES": False}, ""
+    check_sparse_rows(algorithm)
+    kernels: Any = algorithm.sparse_kernels
+    return {**vars(kernels), "SETTLES": kernels.settle is not ignore, "with_fixed_width": as_it_is}, "_sparse"
+
+
+@kernel
+def as_it_is(x, d):  # noqa: ARG001
+    """Return the transition, whose rows are sparse and have no width."""
+    return x
+
+
+def compile_epoch(
+    algorithm: Algorithm, is_weighted: bool, is_sparse: bool = False
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return the loops ``absorb_rows`` and ``finish_epoch`` of one algorithm, for any number of features."""
     options = algorithm.options()
-    kind = "_".join(map(str, (algorithm.name, *options))) + ("_weighted" if is_weighted else "")
-    bindings = vars(algorithm.kernels) | {"IS_WEIGHTED": is_weighted, "OPTIONS": options}
+    kernels, suffix = kernels_for(algorithm, is_sparse)
+    kind = "_".join(map(str, (algorithm.name, *options))) + ("_weighted" if is_weighted else "") + suffix
+    bindings = kernels | {"IS_WEIGHTED": is_weighted, "OPTIONS": options}
     return (
         specialise(absorb_rows, f"absorb_rows_{kind}", bindings),
         specialise(finish_epoch, f"finish_epoch_{kind}", bindings),
     )
 
 
-def compile_stream(algorithm: Algorithm, epoch: Epoch, n_features: int, is_weighted: bool) -> Callable[..., Any]:
+def compile_stream(
+    algorithm: Algorithm, epoch: Epoch, n_features: int, is_weighted: bool, is_sparse: bool = False
+) -> Callable[..., Any]:
     """Return the loop of one algorithm over a log, compiled at its first call per dtype of rows and cached on disk."""
     check_sampling(algorithm, "markov")
     problem = f"All epochs on a log must have the same length, but got {epoch}."
     require(algorithm.learns_from_log, problem, "Use an algorithm whose epochs have one length.")
-    options, small = algorithm.options(), n_features <= SMALL
+    options, small = algorithm.options(), n_features <= SMALL and not is_sparse
+    kernels, suffix = kernels_for(algorithm, is_sparse)
     absorbs, size = epoch.n_absorb > 0, f"d{n_features}" if small else "d"
     kind = "_".join(map(str, (algorithm.name, *options, epoch.inner_samples if absorbs else "online")))
-    bindings = vars(algorithm.kernels) | {
+    bindings = kernels | {
         "FEATURES": n_features if small else 0,
         "WORDS": algorithm.workspace_size(n_features) if small else 1,
         "ABSORBS": absorbs,
@@ -173,4 +201,4 @@ def compile_stream(algorithm: Algorithm, epoch: Epoch, n_features: int, is_weigh
         "IS_WEIGHTED": is_weighted,
         "OPTIONS": options,
     }
-    return specialise(consume, f"consume_{kind}{'_weighted' if is_weighted else ''}_{size}", bindings)
+    return specialise(consume, f"consume_{kind}{'_weighted' if is_weighted else ''}_{size}{suffix}", bindings)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, NamedTuple, cast, get_args
 
-from vrtd.algorithms import REGISTRY, TD, VRTD, Algorithm, RichardsonTD, Schedule
+from vrtd.algorithms import REGISTRY, TD, VRTD, Algorithm, RichardsonTD, Schedule, check_sparse_rows
 from vrtd.arrays import Floats
 from vrtd.checks import check_choice, check_count, check_exact_count, check_positive
 from vrtd.errors import InvalidInputError, StabilityWarning
@@ -54,6 +54,7 @@ class AutoSettings:
     n_samples: int | None
     pilot_rows: int
     cost: Cost = "auto"
+    is_sparse: bool = False  # whether rows are sparse, see `for_sparse_rows`
 
     def __post_init__(self) -> None:
         check_count("pilot_rows", self.pilot_rows)
@@ -87,7 +88,7 @@ class AutoSettings:
                 f"On a log, VRTD with growing batches has no projection, but radius is {self.algorithm.radius}.",
                 "Drop radius.",
             )
-        if isinstance(self.algorithm, RichardsonTD):
+        if isinstance(self.algorithm, RichardsonTD) and not self.is_sparse:
             if self.algorithm.burn_in:
                 raise InvalidInputError(
                     f"On a log, extrapolated TD chooses its burn-in itself, but burn_in is {self.algorithm.burn_in}.",
@@ -142,7 +143,7 @@ class AutoSettings:
         """Whether the fit is a `LinearFit`."""
         match self.algorithm:
             case RichardsonTD() | RichardsonTD.name:
-                return True
+                return not self.is_sparse
             case VRTD():
                 return self.algorithm.grows
             case name:
@@ -219,6 +220,17 @@ class AutoSettings:
         if self.algorithm == VRTD.name:
             settings = settings | {"output": _OUTPUT}
         return REGISTRY[self.algorithm](**settings)
+
+    def for_sparse_rows(self) -> AutoSettings:
+        """Return the settings for sparse rows, for which all work is linear; raise if the algorithm is not."""
+        settings = replace(self, cost="linear", is_sparse=True)
+        if settings.algorithm == RichardsonTD.name and settings.step_size == "auto":
+            problem = "step_size='auto' of richardson_td needs dense rows, but the features are sparse."
+            raise InvalidInputError(problem, "Pass step_size, or use algorithm='vrtd'.")
+        if not settings.is_linear and not settings.is_auto:
+            algorithm = settings._build(settings._given)
+            check_sparse_rows(algorithm)
+        return settings
 
 
 def default_pilot_rows(cost: Cost) -> int:

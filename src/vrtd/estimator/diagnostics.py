@@ -14,6 +14,7 @@ from vrtd.errors import InvalidInputError, SingularSystemError
 from vrtd.estimator.auto_settings import CLOSED_FORM
 from vrtd.estimator.doubly_robust import DoublyRobust
 from vrtd.estimator.learner import Learner, ThetaPath
+from vrtd.estimator.least_squares import ROWS_PER_FEATURE
 from vrtd.estimator.means import check_returns
 from vrtd.estimator.overlap import Overlap
 from vrtd.estimator.recursion_spread import RecursionSpread
@@ -24,6 +25,7 @@ from vrtd.plots import METRIC_LABELS, new_panels
 from vrtd.problems import Transitions
 from vrtd.report.numbers import plural
 from vrtd.series import block_covariances
+from vrtd.sparse import is_sparse, mean_of, squared_norms
 from vrtd.theory import autocorrelation_time
 
 if TYPE_CHECKING:
@@ -41,6 +43,7 @@ _WINDOWS = 10.0  # a segment must be this many correlation times long to show th
 _LEAST_EXPLAINED = 0.5  # share of the variance of V; below it there is a warning
 _MOST_POOLED = 0.01  # share of rows in states that share a value; above it there is a warning
 _MOST_LISTED = 5  # features that a remark lists
+_MOST_UNSEEN = 10_000  # features that are listed
 _MOST_EXPLAINED = 10_000  # rows; more would take memory and add little accuracy
 _REMEDIES: dict[str, str] = {
     "rows": "Use more data, or lower pilot_rows.",
@@ -107,7 +110,8 @@ class Diagnostics:
     rank : int or None
         Rank of the features on the sample.
     unseen : tuple of int
-        Features that were 0 in every row of the sample. For a table, these are the states that were not visited.
+        Features that were 0 in every row of the sample. For a table, these are the states that were not visited. Of a
+        million features, the first 10,000 are listed.
     condition_number : float or None
         Condition number of the features on the sample.
     largest_norm : float or None
@@ -126,6 +130,10 @@ class Diagnostics:
         Overlap of the log with the target policy.
     doubly_robust : DoublyRobust or None
         Doubly robust value of the target policy, a check on the features.
+    n_passes, n_products : int or None
+        Passes over the log, and products with A, of the closed form with more than 4,096 features.
+    residual : float or None
+        Norm of A theta + b relative to its norm at theta_0, for the same closed form.
     warnings : tuple of str
         Reasons why the results may be unreliable, without the final period.
     remarks : tuple of str
@@ -153,6 +161,9 @@ class Diagnostics:
     explained_error: float | None = None
     overlap: Overlap | None = None
     doubly_robust: DoublyRobust | None = None
+    n_passes: int | None = None
+    n_products: int | None = None
+    residual: float | None = None
     warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     curve: Curve | None = field(default=None, repr=False)
@@ -246,7 +257,17 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         return Diagnostics(
             "waiting", None, "rows", {}, n_features=None, warnings=tuple(warnings), remarks=tuple(notes), **common
         )
-    if state.linear is not None or summary.setup.settings.cost == "linear":
+    if state.iterative is not None:
+        fit = state.iterative
+        common |= {"n_passes": fit.n_passes, "n_products": fit.n_products, "residual": fit.residual}
+        notes.append(f"least squares was solved by {fit.description}")
+        warnings += [] if fit.doubt is None else [fit.doubt]
+        if fit.is_overfitted:
+            notes.append(
+                f"there are fewer than {ROWS_PER_FEATURE} rows for each feature that is not always 0, so that least "
+                "squares follows the noise of the rows. cost='linear' may have smaller errors"
+            )
+    if summary.is_run_linearly or state.iterative is not None or summary.setup.settings.cost == "linear":
         return _diagnose_linearly(summary, warnings, notes, common)
     sample, reduced, spread = summary.sample, summary.reduced, None
     try:
@@ -335,18 +356,23 @@ def _diagnose_linearly(
     summary: FitSummary, warnings: list[str], notes: list[str], common: dict[str, Any]
 ) -> Diagnostics:
     """Return the diagnostics of a fit with O(d) work per row, without d x d matrices."""
-    phi, reason = np.asarray(summary.visited_phi, dtype=np.float64), summary.why_no_interval(None)
+    phi, reason = summary.visited_phi.astype(np.float64, copy=False), summary.why_no_interval(None)
     known: dict[str, Any] = {"converged": None, "limit": None, "errors": {}, "n_features": phi.shape[1]}
-    known["largest_norm"] = float(np.sqrt(np.square(phi).sum(axis=1).max()))
+    sizes = squared_norms(phi) if is_sparse(phi) else np.square(phi).sum(axis=1)
+    known["largest_norm"] = float(np.sqrt(sizes.max()))
     if reason is not None:
         notes.append(f"no interval: {reason}")
     else:
         spread = summary.spread(None)
         errors = spread.errors(phi, summary.state.n_distinct)
-        if summary.state.linear is not None:
+        if summary.is_run_linearly:
             errors = _split_excess(errors, summary.linear_estimate.excess)
         limit = max(errors, key=lambda name: errors[name])
-        known |= {"converged": spread.converged(phi), "errors": errors, "unseen": tuple(spread.unseen.tolist())}
+        known |= {
+            "converged": spread.converged(phi),
+            "errors": errors,
+            "unseen": tuple(spread.unseen[:_MOST_UNSEEN].tolist()),
+        }
         known["limit"] = limit if errors[limit] > 0.0 else None
         if spread.doubt is not None:
             warnings.append(f"the intervals are unreliable: {spread.doubt}")
@@ -393,7 +419,7 @@ def data_doubts(summary: FitSummary) -> list[str]:
         doubts.append(_NO_CONSTANT)
     table = table_of(state.features)
     if table is not None and table.other:
-        mean = summary.first_phi.mean(axis=0) if state.sums is None else state.sums.mean_phi
+        mean = mean_of(summary.first_phi) if state.sums is None else state.sums.mean_phi
         pooled = float(mean[table.n_features - 1 :: table.n_features].sum())
         if pooled > _MOST_POOLED:
             doubts.append(

@@ -19,6 +19,7 @@ from vrtd.estimator.state_values import LogSummary, StateValues, free_name
 from vrtd.features import Column
 from vrtd.report.figure_data import as_plain
 from vrtd.report.numbers import percent
+from vrtd.sparse import is_sparse, no_rows, scale_rows, to_sparse
 from vrtd.tables import Table
 
 MOST_EFFECTS = 6
@@ -54,13 +55,15 @@ def value_effects(evaluator: Evaluator, log: LogSummary, level: float, names: Se
     rows = log.beginning
     columns = _split_columns(rows.reshape(len(rows), -1), log, names)
     variables = [variable for column in columns if len((variable := _group(*column)).labels) > 1]
-    sums = [np.zeros((len(variable.labels), evaluator.features.n_features)) for variable in variables]
+    d, is_wide = evaluator.features.n_features, evaluator.features.is_sparse
+    sums: list[Any] = [(no_rows if is_wide else np.zeros)((len(variable.labels), d)) for variable in variables]
     theta, values = evaluator.theta_, np.empty(len(rows))
     for at in range(0, len(rows), _BLOCK):
-        phi = np.asarray(evaluator.features(rows[at : at + _BLOCK]), dtype=np.float64)
+        phi = evaluator.features(rows[at : at + _BLOCK]).astype(np.float64, copy=False)
         values[at : at + _BLOCK] = phi @ theta
-        for total, variable in zip(sums, variables, strict=True):
-            total += (variable.groups[at : at + _BLOCK] == np.arange(len(total))[:, None]) @ phi
+        for k, variable in enumerate(variables):
+            is_in = variable.groups[at : at + _BLOCK] == np.arange(len(variable.labels))[:, None]
+            sums[k] = sums[k] + (to_sparse(is_in.astype(np.float64)) if is_wide else is_in) @ phi
     effects = [
         _value_effect(evaluator, variable, total, values, level)
         for variable, total in zip(variables, sums, strict=True)
@@ -102,7 +105,9 @@ def _split_columns(rows: NDArray[Any], log: LogSummary, names: Sequence[str]) ->
     variables, first = [], 0
     for column in columns:
         numbers = rows[:, first : first + len(column.numbers)]
-        if column.levels is not None:
+        if column.is_hashed:  # the text is not known
+            pass
+        elif column.levels is not None:
             variables.append((free_name(column.name), np.array([*column.levels, "other"])[numbers.argmax(axis=1)]))
         else:  # a second number of a column flags missing values of the first
             variables.append((names[first], np.where(numbers[:, 1:].any(axis=1), np.nan, numbers[:, 0])))
@@ -128,15 +133,16 @@ def _group(name: str, values: NDArray[Any]) -> _Variable:
     return _Variable(name, means, np.append(ranges, len(means))[np.minimum(groups, n_labels)])
 
 
-def _value_effect(evaluator: Evaluator, variable: _Variable, sums: Floats, values: Floats, level: float) -> Effect:
-    n_rows = np.bincount(variable.groups, minlength=len(sums))[: len(sums)]
-    phi = sums / n_rows[:, None]
+def _value_effect(evaluator: Evaluator, variable: _Variable, sums: Any, values: Floats, level: float) -> Effect:
+    n = len(variable.labels)
+    n_rows = np.bincount(variable.groups, minlength=n)[:n]
+    phi = scale_rows(sums, 1.0 / n_rows) if is_sparse(sums) else sums / n_rows[:, None]
     if evaluator.why_no_interval() is None:
         mean, low, high = evaluator.spread().of(phi, level)  # a mean of values is also linear in theta
-        chance = NormalDist().inv_cdf((1.0 + level) / 2.0) * _standard_errors(variable.groups, values)[: len(sums)]
+        chance = NormalDist().inv_cdf((1.0 + level) / 2.0) * _standard_errors(variable.groups, values)[:n]
         half = np.hypot((high - low) / 2.0, chance)
     else:
-        mean, half = phi @ evaluator.theta_, np.full(len(sums), np.nan)
+        mean, half = phi @ evaluator.theta_, np.full(n, np.nan)
     columns = {"value": mean, "low": mean - half, "high": mean + half, "n_rows": n_rows}
     return Effect(variable.name, {variable.name: variable.labels} | columns)
 

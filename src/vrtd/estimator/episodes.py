@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.estimator.block_totals import BlockTotals
 from vrtd.estimator.least_squares import most_blocks
+from vrtd.estimator.sparse_reservoir import SparseReservoir, add_sparse, empty_sparse_reservoir
 from vrtd.kernels.jit import compiled
 from vrtd.logs import Chunk
 from vrtd.logs.log import is_any
 from vrtd.problems import Transitions
+from vrtd.sparse import mean_of
 
 LEAST_STARTS = 2  # episodes that a policy value needs
 _NOTHING = 1e-18  # discounted rewards with a smaller factor do not change a return
@@ -27,7 +29,8 @@ _NOTHING = 1e-18  # discounted rewards with a smaller factor do not change a ret
 class Episodes(NamedTuple):
     """Episodes of the rows so far; `add_rows` returns the next ones."""
 
-    starts: BlockTotals  # (d + 1) features of the first state, and 1, at the first row of an episode
+    #: (d + 1) features of the first state, and 1, at the first row of an episode; unused with sparse rows
+    starts: BlockTotals
     #: (d + 5) at the last row of an episode that is known from its start on: x, y, 1, and if the episode terminated
     #: y, y^2 and 1, otherwise zeros. y is the discounted return. x has the features of the first state, minus the
     #: discounted features of the last state if the episode was truncated. So the mean of y - x.theta is 0 if theta
@@ -39,6 +42,20 @@ class Episodes(NamedTuple):
     factor: float = 1.0  # discount of its next reward
     is_open: bool = False  # whether the last row does not end its episode
     is_whole: bool = False  # whether the open episode is known from its start on
+    #: With sparse rows: first rows of episodes, drawn at random, in place of totals, which would have d numbers.
+    first_rows: SparseReservoir | None = None
+
+    @property
+    def n_starts(self) -> int:
+        """Number of episodes that began."""
+        return int(self.starts.total[-1]) if self.first_rows is None else self.first_rows.n_seen
+
+    @property
+    def mean_start(self) -> Floats:
+        """Mean features (d,) of the first states; with sparse rows, of those that are kept."""
+        if self.first_rows is None or self.first_rows.rows is None:
+            return self.starts.mean
+        return mean_of(self.first_rows.rows.phi)
 
 
 def no_episodes(n_features: int, *, has_returns: bool, has_states: bool) -> Episodes:
@@ -49,6 +66,21 @@ def no_episodes(n_features: int, *, has_returns: bool, has_states: bool) -> Epis
         return BlockTotals(np.zeros(n_features + n_more), most)
 
     return Episodes(none(1), none(5) if has_returns else None, none(1) if has_states else None)
+
+
+_MOST_FIRST = 2000  # rows
+
+
+def sample_episodes(seed: int) -> Episodes:
+    """Return the state before the first sparse row."""
+    return Episodes(BlockTotals(np.zeros(1), 2), None, first_rows=empty_sparse_reservoir(_MOST_FIRST, seed))
+
+
+def _add_first_rows(episodes: Episodes, rows: Transitions, chunk: Chunk, ends: NDArray[np.bool_]) -> Episodes:
+    starts = chunk.starts if chunk.starts is not None else np.append(not episodes.is_open, ends[:-1])
+    assert episodes.first_rows is not None
+    first_rows = add_sparse(episodes.first_rows, rows, np.flatnonzero(starts))
+    return episodes._replace(first_rows=first_rows, is_open=not ends[-1])
 
 
 def add_rows(
@@ -67,6 +99,8 @@ def add_rows(
     if discount == 0.0:  # successors do not count, so that every row is an episode
         ends = np.ones(n, np.bool_)
         chunk = chunk._replace(terminated=ends, starts=ends)
+    if episodes.first_rows is not None:
+        return _add_first_rows(episodes, rows, chunk, ends)
     has_return = episodes.returns is not None and episodes.is_whole and episodes.factor > 0.0
     if episodes.states is None and episodes.is_open and not has_return and chunk.starts is None and not is_any(ends):
         return episodes  # nothing to add, the most frequent case

@@ -218,7 +218,7 @@ def evaluate(
         # Features of states and actions cannot be tried on observations alone.
         tried = features if target is None and against_target is None else "auto"
         rows = stack.enter_context(open_source(source, columns, policy, n_samples, n_envs, clip_actions, tried, seed))
-        tasks = list_tasks(rows, columns, target, against, against_target)
+        tasks = list_tasks(rows, columns, target, against, against_target, features)
         report = stack.enter_context(show_progress(progress, RowProgressBar, describe_start(columns)))
         evaluators = []
         for task in tasks:
@@ -291,7 +291,8 @@ def _fit(
 
 
 def _tell(report: ProgressCallback, n_before: int, total: int | None, done: int, _own_total: int | None) -> None:
-    report(n_before + done, total)
+    # Further passes of the closed form are not in the total.
+    report(n_before + done, None if total is not None and n_before + done > total else total)
 
 
 class _Findings(NamedTuple):

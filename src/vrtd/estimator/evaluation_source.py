@@ -16,6 +16,7 @@ from vrtd.errors import InvalidInputError
 from vrtd.estimator.evaluator import ProgressCallback
 from vrtd.estimator.state_values import Board
 from vrtd.features import ObservationSpace, as_features, complete
+from vrtd.features.hashed import text_for
 from vrtd.files import check_archive, check_regular, translate_errors
 from vrtd.logs import Chunk, Log, read, write
 from vrtd.logs.arrow_values import ArrowStream
@@ -50,7 +51,7 @@ class Task(NamedTuple):
 
 
 def list_tasks(
-    rows: EvaluationSource, columns: ReadOptions, target: Any, against: Any, against_target: Any
+    rows: EvaluationSource, columns: ReadOptions, target: Any, against: Any, against_target: Any, features: Any
 ) -> list[Task]:
     """Return the policy to evaluate and, if there is one, the policy to compare with."""
     policy, name = read_policy(target, "target")
@@ -61,7 +62,11 @@ def list_tasks(
             "Drop against, or drop against_target.",
         )
     if against is not None:
-        log = as_log(against, columns) if _is_data(against) and not rows.is_environment else None
+        log = (
+            as_log(against, columns, text=_text_for(features))
+            if _is_data(against) and not rows.is_environment
+            else None
+        )
         if not isinstance(log, Log):
             if rows.is_environment:
                 problem = "against compares two logs, but the source is an environment."
@@ -113,7 +118,7 @@ def open_source(
                 raise InvalidInputError(
                     f"{name} applies to environments, but the source is a log.", f"Drop {name}, or pass an environment."
                 )
-        log = as_log(source, columns)
+        log = as_log(source, columns, text=_text_for(features))
         if not isinstance(log, Log):
             raise InvalidInputError(
                 "source must be a Log, a table, files or an environment, but is a Chunk.",
@@ -151,6 +156,11 @@ def open_source(
     finally:
         if env is not source:
             env.close()
+
+
+def _text_for(features: Any) -> Any:
+    """Return how text must be read; functions of observations and actions are not hashed."""
+    return text_for(as_features(features) if isinstance(features, str) else features)
 
 
 def _is_data(source: Any) -> bool:

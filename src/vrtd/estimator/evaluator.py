@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from copy import copy
+from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Self, Unpack
 
 import numpy as np
@@ -18,16 +20,18 @@ from vrtd.checks import check_count, check_flag, check_fraction
 from vrtd.errors import DataError, DataWarning, InvalidInputError, SingularSystemError
 from vrtd.estimator.auto_settings import AutoSettings, Cost, default_pilot_rows
 from vrtd.estimator.diagnostics import capitalise, data_doubts
-from vrtd.estimator.fit import check_ends, decide, receive
+from vrtd.estimator.fit import check_ends, decide, read_again, receive
+from vrtd.estimator.iterative_least_squares import IterativeFit, solve_iteratively
 from vrtd.estimator.learner import batch_rows
 from vrtd.estimator.model_file import decode_arguments, decode_state, read_model, write_model
 from vrtd.estimator.notebook import build_fit_summary, describe_fit
 from vrtd.estimator.partitioned_fit import Partitioned, fit_partitions, open_partitions
-from vrtd.estimator.state import FitState, Setup, goes_on_from
+from vrtd.estimator.state import FitState, Setup, goes_on_from, initial_theta
 from vrtd.estimator.value_function import ValueFunction
 from vrtd.executors import check_executor
 from vrtd.features import ObservationSpace, TargetFeatures, as_features, as_pair_features, as_target
 from vrtd.features.auto import guess_space
+from vrtd.features.hashed import text_for
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
 from vrtd.logs.reading import ReadOptions, as_log, describe_start
@@ -46,8 +50,9 @@ class Evaluator(ValueFunction):
     ----------
     algorithm : str or Algorithm, default="auto"
         Learning algorithm. ``"auto"`` takes the closed form where ``cost`` allows it, and VRTD with growing batches
-        otherwise. ``"closed_form"`` is the least-squares solution of all rows (LSTD). Other choices are the name of an
-        algorithm in ``vrtd.algorithms.REGISTRY`` that can learn from a log, or an algorithm with settings, such as
+        otherwise. ``"closed_form"`` is the least-squares solution of all rows (LSTD); with more than 4,096 features,
+        `fit` solves it by GMRES with several passes over the log. Other choices are the name of an algorithm in
+        ``vrtd.algorithms.REGISTRY`` that can learn from a log, or an algorithm with settings, such as
         ``vrtd.VRTD(0.1, 500)``. The settings of ``"vrtd"``, ``"richardson_td"`` and ``"td"`` are chosen automatically.
         Other names run with the defaults of their class.
     features : Features, str, array_like, callable or transformer, default="auto"
@@ -214,16 +219,18 @@ class Evaluator(ValueFunction):
         check_executor(executor, None)
         if executor is not None:
             self._check_divisible(n_passes)
-        log = as_log(data, columns)
+        log, given = as_log(data, columns, text=text_for(self._given.features)), replace(self._given, rereads=True)
         with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
             chunks: Iterable[Chunk] | None = None
             if n_passes == 1 and isinstance(log, Log):
-                partitioned, chunks = open_partitions(self._given, log, executor)
+                partitioned, chunks = open_partitions(given, log, executor)
                 if partitioned is not None:
                     return self._fit_partitions(partitioned, executor, report)
             for k in range(n_passes):
-                self._read(log, report, k, n_passes, chunks)
+                self._read(given, log, report, k, n_passes, chunks)
                 self._state = decide(self._setup, self._state, is_all=True)  # a log shorter than pilot_rows
+            if self._state.iterative is not None:
+                self._iterate(log, report)
         return self._check()
 
     def _check_divisible(self, n_passes: int) -> None:
@@ -246,12 +253,27 @@ class Evaluator(ValueFunction):
         self._take_remarks(log.log)
         return self._check()
 
+    def _iterate(self, log: Log | Chunk, report: ProgressCallback | None) -> None:
+        """Solve the closed form with further passes over the log; Ctrl-C leaves the best solution so far."""
+        state = self._state
+        assert state.features is not None
+        setup = self._setup.resolve(state.features)
+
+        def keep(found: IterativeFit) -> None:
+            self._state = state._replace(iterative=found)
+
+        def tell(n_rows: int) -> None:
+            if report is not None:
+                report(state.n_rows + n_rows, None)
+
+        keep(solve_iteratively(partial(read_again, setup, state, log), initial_theta(setup, state), keep, tell))
+
     def _check(self) -> Self:
         """Raise or warn after a fit if the values are not determined or unreliable."""
         if not self._state.n_rows:
             raise _no_rows()
         check_ends(self._setup, self._state)
-        if self._state.learner is None and self._state.linear is None:
+        if self._state.learner is None and self._state.linear is None and self._state.sparse is None:
             self._solve()  # raises if the rows do not determine the parameters
         self._warn_of_data()
         self._warn_if_far()
@@ -284,13 +306,19 @@ class Evaluator(ValueFunction):
                 "A fit with O(d) work per row on an executor cannot be continued, because it is a mean of runs.",
                 "Fit again with all rows.",
             )
-        log = as_log(data, columns, self._state.space)
+        if self._state.iterative is not None:
+            raise InvalidInputError(
+                "A closed form without a d x d matrix cannot be continued, because it takes passes over all rows.",
+                "Fit again with all rows.",
+            )
+        log = as_log(data, columns, self._state.space, text_for(self._given.features))
         with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
-            self._read(log, report)
+            self._read(self._given, log, report)
         return self
 
     def _read(
         self,
+        given: Setup,
         log: Log | Chunk,
         progress: ProgressCallback | None,
         k: int = 0,
@@ -313,7 +341,7 @@ class Evaluator(ValueFunction):
         goes_on = goes_on_from(state) and not (isinstance(log, Log) and log.knows_first)
         for chunk in chunks:
             if not state.n_rows:
-                self._setup = self._given.fit_to(space, chunk)
+                self._setup = given.fit_to(space, chunk)
             elif goes_on and chunk.starts is not None and chunk.n_rows:
                 chunk = chunk._replace(starts=np.append(False, chunk.starts[1:]))
             goes_on = goes_on and not chunk.n_rows

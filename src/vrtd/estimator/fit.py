@@ -20,13 +20,15 @@ from vrtd.algorithms import GTD, GTD2, LSTD, TDC, Algorithm, RecursiveLSTD
 from vrtd.arrays import Floats, frozen
 from vrtd.errors import DataError, DivergenceError, InvalidInputError
 from vrtd.estimator.auto_settings import CLOSED_FORM, check_step, check_step_linearly
-from vrtd.estimator.episodes import add_rows, no_episodes
+from vrtd.estimator.episodes import add_rows, no_episodes, sample_episodes
+from vrtd.estimator.iterative_least_squares import IterativeFit
 from vrtd.estimator.learner import Learner, first_learner, learn, next_phase
 from vrtd.estimator.least_squares import add, no_sums
 from vrtd.estimator.linear_fit import first_linear_fit, learn_linearly
 from vrtd.estimator.linear_settings import kept_rows
 from vrtd.estimator.linear_state import LinearFit
 from vrtd.estimator.rows import NotFiniteError, clear_final, first_not_finite, is_finite, join_rows
+from vrtd.estimator.sparse_fit import SparseFit, first_sparse_fit, learn_sparsely
 from vrtd.estimator.state import (
     FitState,
     Setup,
@@ -38,14 +40,17 @@ from vrtd.estimator.state import (
     sample_of,
 )
 from vrtd.features import MOST_FEATURES, Features, Identity, TargetFeatures, table_of
-from vrtd.logs import Chunk
-from vrtd.logs.log import is_any
+from vrtd.features.features import MOST_DENSE
+from vrtd.logs import Chunk, Log
+from vrtd.logs.log import checked_chunks, is_any
 from vrtd.problems import Transitions
 from vrtd.report.numbers import describe_settings
+from vrtd.sparse import is_sparse, squared_norms
 
 # Size of the pieces of a chunk: bytes of computed features, bytes of observations that are features already and are not
 # copied, and the least number of rows.
 _PIECE_BYTES, _VIEW_BYTES, _LEAST_PIECE = 1 << 23, 1 << 26, 1024
+_SPARSE_PIECE = 1 << 14  # rows
 # Methods that are stable on every log with a small step, because they do not follow A itself.
 _ALWAYS_STABLE = (CLOSED_FORM, GTD.name, GTD2.name, TDC.name, LSTD.name, RecursiveLSTD.name)
 _MOST_CHECKED = 512  # features; beyond, the eigenvalues of A are not checked
@@ -56,10 +61,18 @@ _FIELDS = {"phi": "observations", "phi_next": "next_observations", "reward": "re
 
 def receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool = False) -> Iterable[FitState]:
     """Return or yield the state after each piece of a checked chunk; `repeats` marks rows of a later pass."""
-    setup, chunk = setup.resolve(state.features), _weigh(setup, state, chunk)
+    setup, chunk = setup.resolve(state.features), _weigh(setup, state, _fill_narrow(chunk))
     if state.features is not None and 0 < len(chunk.reward) <= _LEAST_PIECE:  # small chunks come often
         return (update(setup, _with_weights(state, chunk), chunk, repeats),)
     return _receive(setup, state, chunk, repeats)
+
+
+def _fill_narrow(chunk: Chunk) -> Chunk:
+    """Return the chunk with dense observations if they have few columns."""
+    if not is_sparse(chunk.observations) or chunk.observations.shape[1] > MOST_DENSE:
+        return chunk
+    dense = {name: getattr(chunk, name).toarray() for name in ("observations", "next_observations")}
+    return chunk._replace(**dense)
 
 
 def _receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool) -> Iterator[FitState]:
@@ -124,7 +137,7 @@ def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
 def start_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitState:
     """Choose settings from the first rows, as many as a `LinearFit` keeps."""
     assert state.features is not None
-    settings, n = setup.settings, kept_rows(state.features.n_features)
+    settings, n = setup.settings, kept_rows(1 if state.features.is_sparse else state.features.n_features)
     pilot: list[Transitions] = []
     for chunk in pieces:
         rows = _rows(setup, state, chunk.part(0, n))
@@ -134,17 +147,22 @@ def start_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitSta
             break
     first = join_rows(pilot)
     first.check_magnitude()
-    if not first.phi.any():
+    if not (first.phi.data if first.is_sparse else first.phi).any():
         raise InvalidInputError(f"All features are 0 in the first {len(first):,} rows.", "Use other features.")
     if setup.target is not None and first.n_features <= _MOST_CHECKED:
         _check_stability(first.as_float64(), settings.algorithm)
+    if first.is_sparse:
+        algorithm: Any = settings.algorithm
+        sparse = first_sparse_fit(algorithm, settings.given_step, first, initial_theta(setup, state), setup.seed)
+        remarks = (_describe_start(sparse),) if sparse.lowers_step else check_step_linearly(sparse.algorithm, first)
+        return _add_remarks(state._replace(sparse=sparse, is_checked=True), remarks)
     linear = first_linear_fit(settings.algorithm, settings.given_step, first, initial_theta(setup, state), setup.seed)
     is_chosen = linear.lowers_step
     remarks = (_describe_start(linear),) if is_chosen else check_step_linearly(linear.algorithm, first)
     return _add_remarks(state._replace(linear=linear, is_checked=True), remarks)
 
 
-def _describe_start(linear: LinearFit) -> str:
+def _describe_start(linear: LinearFit | SparseFit) -> str:
     scaled = "" if linear.scale is None else ", with each feature divided by its root mean square"
     return f"settings chosen from the pilot rows: {describe_settings(linear.algorithm.settings)}{scaled}"
 
@@ -153,6 +171,16 @@ def _pieces(chunks: tuple[Chunk, ...], size: int) -> Iterator[Chunk]:
     for chunk in chunks:
         for first in range(0, chunk.n_rows, size):
             yield chunk.part(first, first + size)
+
+
+def read_again(setup: Setup, state: FitState, log: Log | Chunk) -> Iterator[Transitions]:
+    """Yield all rows of a log from which the state was learned, with features."""
+    assert state.features is not None
+    chunks = (log,) if isinstance(log, Chunk) else checked_chunks(log, False)
+    for chunk in chunks:
+        for piece in _pieces((_weigh(setup, state, _fill_narrow(chunk)),), _piece_rows(state.features)):
+            rows = _rows(setup, state, piece)
+            yield clear_final(rows, piece.terminated) or rows
 
 
 def _with_weights(state: FitState, chunk: Chunk) -> FitState:
@@ -204,17 +232,24 @@ def begin(setup: Setup, state: FitState, features: Features) -> FitState:
     table, is_pairs = table_of(features), isinstance(features, TargetFeatures)
     visited = None if table is None else np.arange(table.n_features) >= prod(table.sizes)
     if setup.needs_sums(features) and d > MOST_FEATURES:
-        problem = (
-            f"The closed form is limited to {MOST_FEATURES:,} features, because it keeps d^2 numbers, but d is {d:,}."
-        )
-        raise InvalidInputError(problem, "Pass cost='linear', or fewer features.")
+        limit = f"limited to {MOST_FEATURES:,} features, because it keeps d^2 numbers, but d is {d:,}"
+        if not setup.settings.is_closed_form:
+            raise InvalidInputError(f"closed_form=True is {limit}.", "Drop closed_form, or use fewer features.")
+        problem = f"In one pass over the rows, the closed form is {limit}."
+        raise InvalidInputError(problem, "Pass cost='linear', or fewer features (or all rows to vrtd.Evaluator.fit).")
     sums = no_sums(d) if setup.needs_sums(features) else None
     has_returns = setup.target is None and not state.is_weighted
-    episodes = no_episodes(d, has_returns=has_returns, has_states=is_pairs)
-    return state._replace(features=features, visited=visited, sums=sums, episodes=episodes)
+    if features.is_sparse:
+        episodes = sample_episodes(setup.seed)
+    else:
+        episodes = no_episodes(d, has_returns=has_returns, has_states=is_pairs)
+    iterative = IterativeFit() if setup.is_iterative(features) else None
+    return state._replace(features=features, visited=visited, sums=sums, episodes=episodes, iterative=iterative)
 
 
 def _piece_rows(features: Features) -> int:
+    if features.is_sparse:  # each piece copies vectors of d numbers
+        return max(_SPARSE_PIECE, features.n_features // 8)
     n_bytes = _VIEW_BYTES if isinstance(features, Identity) else _PIECE_BYTES
     return max(_LEAST_PIECE, n_bytes // (8 * features.n_features))
 
@@ -245,7 +280,9 @@ def _rows(setup: Setup, state: FitState, chunk: Chunk) -> Transitions:
             phi, phi_next = _features_of_rows(features, chunk), features(chunk.successors)
         except DataError as error:
             raise _locate(features, chunk, error, state.n_rows) from error
-    discount = _constant(setup.discount, len(phi))
+    if is_sparse(phi) and not setup.settings.is_sparse and state.iterative is None:  # sums of d^2 numbers
+        phi, phi_next = phi.toarray(), phi_next.toarray()
+    discount = _constant(setup.discount, phi.shape[0])
     if is_any(chunk.terminated):
         discount = np.where(chunk.terminated, 0.0, discount)
     return Transitions.wrap(phi, chunk.reward, phi_next, discount, chunk.weight, chunk.ends)
@@ -256,7 +293,7 @@ def _constant(value: float, n: int) -> Floats:
     return frozen(np.full(n, value))
 
 
-def _features_of_rows(features: Features, chunk: Chunk) -> NDArray[np.floating[Any]]:
+def _features_of_rows(features: Features, chunk: Chunk) -> Any:
     if not isinstance(features, TargetFeatures):
         return features(chunk.observations)
     if chunk.action is None:
@@ -299,10 +336,12 @@ def update(
     n, n_rows = chunk.n_rows, state.n_rows + chunk.n_rows
     if setup.discount == 1.0 and n_rows >= settings.rows_to_end:  # the same rows are checked for every split
         check_ends(setup, state, chunk.terminated[: max(0, settings.rows_to_end - state.n_rows)])
-    learner, linear, sums = state.learner, state.linear, state.sums
+    learner, linear, sums, sparse = state.learner, state.linear, state.sums, state.sparse
     try:
-        if linear is not None and repeats:
+        if (linear is not None or sparse is not None) and repeats:
             state = _add_remarks(state, ("later passes are skipped, because the method uses each row once",))
+        elif sparse is not None:
+            sparse = learn_sparsely(sparse, rows)
         elif linear is not None and linear.runs is None:
             linear = learn_linearly(linear, rows)
         elif linear is not None:  # rows between partitions, which are few
@@ -313,7 +352,7 @@ def update(
         else:
             at = 0
             if learner is None:
-                state, learner = _begin_phase(setup, state, None)
+                state, learner = _begin_phase(setup, state, None, rows.is_sparse)
             while at < n:
                 left = learner.rows_left
                 if left == 0:
@@ -341,7 +380,7 @@ def update(
         phi_of = partial(_features_of_states, state.features, rows, chunk)
         episodes = add_rows(episodes, state.n_rows, rows, chunk, setup.discount, phi_of)
     # This is faster than _replace.
-    state = FitState(n_rows, n_distinct, terminates, learner, linear, sums, visited, episodes, *state[8:])
+    state = FitState(n_rows, n_distinct, terminates, learner, linear, sparse, sums, visited, episodes, *state[9:])
     if not state.is_checked and state.n_sampled >= min(settings.pilot_rows, state.capacity):
         state = _check_pilot(setup, state)
     return state
@@ -354,7 +393,9 @@ def _features_of_states(
     return features(chunk.observations[at]) if isinstance(features, TargetFeatures) else rows.phi[at]
 
 
-def _begin_phase(setup: Setup, state: FitState, learner: Learner | None) -> tuple[FitState, Learner]:
+def _begin_phase(
+    setup: Setup, state: FitState, learner: Learner | None, on_sparse_rows: bool = False
+) -> tuple[FitState, Learner]:
     """Begin the first phase, or the next one: choose its settings and add remarks on them."""
     settings, theta_0 = setup.settings, initial_theta(setup, state)
     if state.n_expected is not None:
@@ -364,7 +405,7 @@ def _begin_phase(setup: Setup, state: FitState, learner: Learner | None) -> tupl
         if sample is not None and setup.target is not None:
             _check_stability(sample, settings.algorithm)
         algorithm, n_epochs, remarks = settings.decide(sample, theta_0, 0)
-        learner = first_learner(algorithm, n_epochs, theta_0, setup.seed, settings.chooses_step)
+        learner = first_learner(algorithm, n_epochs, theta_0, setup.seed, settings.chooses_step, on_sparse_rows)
     else:
         algorithm, n_epochs, remarks = settings.decide(sample_of(state), theta_0, learner.n_rows)
         learner = next_phase(learner, algorithm, n_epochs)
@@ -402,7 +443,12 @@ def _check_pilot(setup: Setup, state: FitState) -> FitState:
     if setup.target is not None and not setup.settings.needs_pilot:
         _check_stability(sample_of(state, n), setup.settings.algorithm)
     if step is not None and not _is_surely_stable(step, state.buffer.part(0, n), setup.discount):
-        remarks = check_step(step, sample_of(state, n))
+        sample = sample_of(state, n)
+        run = state.algorithm
+        if not sample.is_sparse:
+            remarks = check_step(step, sample)
+        elif run is not None:
+            remarks = check_step_linearly(run, sample)
     return _add_remarks(state, remarks)._replace(is_checked=True)
 
 
@@ -428,7 +474,10 @@ def _is_surely_stable(step: float, rows: Transitions, discount: float) -> bool:
 
     This is sufficient for a bounded second moment of TD on independent on-policy rows, and cheap to check.
     """
-    largest = max(float(np.einsum("ni,ni->n", table, table).max()) for table in (rows.phi, rows.phi_next))
+    if rows.is_sparse:
+        largest = max(float(squared_norms(table).max()) for table in (rows.phi, rows.phi_next))
+    else:
+        largest = max(float(np.einsum("ni,ni->n", table, table).max()) for table in (rows.phi, rows.phi_next))
     return not rows.is_weighted and step * largest * (1.0 + discount) ** 2 <= 2.0 * (1.0 - discount)
 
 
@@ -446,7 +495,7 @@ def _explain(setup: Setup, state: FitState, rows: Transitions, chunk: Chunk, lea
             f"The parameters overflowed {where} with the step size that 'auto' chose. Scale the features and "
             "the rewards, or use the closed form: algorithm='closed_form'."
         )
-    run = learner or state.linear
+    run = learner or state.linear or state.sparse
     assert run is not None  # the closed form fails only on bad rows
     algorithm = run.algorithm
     if algorithm.largest_step_size is None:

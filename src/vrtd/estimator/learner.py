@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms import Algorithm, Sampling
-from vrtd.arrays import Floats, aligned_copy
+from vrtd.algorithms import Algorithm, Sampling, check_sparse_rows
+from vrtd.arrays import Floats, aligned_copy, aligned_empty
 from vrtd.engine.stream import compile_stream, epochs_within
 from vrtd.estimator.rows import NotFiniteError, append, is_finite, loop_columns
 from vrtd.kernels.jit import short_vectors
@@ -23,7 +23,7 @@ from vrtd.theory.settings import MOST_GROWTH
 
 _SAMPLING: Sampling = "markov"  # the rows of a log follow each other
 _MOST_POINTS = 128  # of the path; when there are more, every second one is dropped
-_FIRST_STRIDE = 1024  # initial number of rows between two points
+_FIRST_STRIDE, _NEVER = 1024, 1 << 62  # initial number of rows between two points
 _ROUNDING = 1e-6  # relative difference between two sums of the same squares
 
 
@@ -55,13 +55,14 @@ class Phase(NamedTuple):
 class Loop:
     """Compiled loop of an algorithm, with the arguments that depend only on its settings."""
 
-    def __init__(self, algorithm: Algorithm, n_features: int, is_weighted: bool) -> None:
+    def __init__(self, algorithm: Algorithm, n_features: int, is_weighted: bool, is_sparse: bool = False) -> None:
         epoch = algorithm.epoch(_SAMPLING)
         self.algorithm, self.batch_rows = algorithm, batch_rows(algorithm)
         self.largest_step_size = algorithm.largest_step_size
         self.params, self.sizes = algorithm.params(), (n_features, epoch.n_absorb, epoch.n_steps)
-        self.scratch = aligned_copy(np.zeros(algorithm.workspace_size(n_features)))
-        self._compiled = compile_stream(algorithm, epoch, n_features, is_weighted)
+        # The loop on sparse rows writes to the next state directly: a copy of a million numbers is not free.
+        self.scratch = None if is_sparse else aligned_copy(np.zeros(algorithm.workspace_size(n_features)))
+        self._compiled = compile_stream(algorithm, epoch, n_features, is_weighted, is_sparse)
         self.call: Callable[..., bool] = self
 
     def __call__(self, *arguments: Any) -> bool:
@@ -120,17 +121,28 @@ def batch_rows(algorithm: Algorithm) -> int:
 
 
 def first_learner(
-    algorithm: Algorithm, n_epochs: int | None, theta_0: Floats, seed: int, lowers_step: bool = False
+    algorithm: Algorithm,
+    n_epochs: int | None,
+    theta_0: Floats,
+    seed: int,
+    lowers_step: bool = False,
+    is_sparse: bool = False,
 ) -> Learner:
-    """Return a learner that has seen no rows."""
-    state = np.zeros(algorithm.workspace_size(theta_0.size))
-    state[: theta_0.size] = theta_0
+    """Return a learner that has seen no rows.
+
+    With sparse rows, the path has only its first point, because a point has d numbers.
+    """
+    if is_sparse:
+        check_sparse_rows(algorithm)
+    state = np.zeros(algorithm.workspace_size(theta_0.size, is_sparse=is_sparse))
+    algorithm.theta_in(state, theta_0.size, is_sparse=is_sparse)[:] = theta_0
+    path = ThetaPath((0,), (np.array(theta_0),))
     return Learner(
         (Phase(algorithm, n_epochs, 0),),
         state,
         make_streams(seed, np.arange(1), ALGORITHM)[0],
         np.array(theta_0),
-        ThetaPath((0,), (np.array(theta_0),)),
+        path._replace(next=_NEVER) if is_sparse else path,
         lowers_step,
     )
 
@@ -147,7 +159,8 @@ def learn(learner: Learner, rows: Transitions) -> Learner:
     Raises NotFiniteError if a number in the rows or a parameter is not finite.
     """
     if learner.loop is None:
-        learner = learner._replace(loop=Loop(learner.algorithm, rows.n_features, rows.is_weighted))
+        loop = Loop(learner.algorithm, rows.n_features, rows.is_weighted, rows.is_sparse)
+        learner = learner._replace(loop=loop)
     assert learner.loop is not None
     n, size, at = len(rows.reward), learner.loop.batch_rows, 0
     if learner.n_waiting:
@@ -175,14 +188,18 @@ def _run(learner: Learner, rows: Transitions, count: int) -> Learner:
     """Run `count` complete epochs, and stop at each point of the path and where the step changes."""
     phases, before, stream, _, path, lowers_step, n_epochs, n_rows, buffer, n_waiting, until, pause, loop = learner
     assert loop is not None
-    state, stream, theta = np.empty(before.size), stream.copy(), np.empty(learner.theta.size)
+    state, stream, theta = (
+        aligned_empty(before.size) if rows.is_sparse else np.empty(before.size),
+        stream.copy(),
+        np.empty(learner.theta.size),
+    )
     columns, first, size = loop_columns(rows), 0, loop.batch_rows
     while count:
         n = min(count, max(1, -(-(path.next - n_rows) // size)))
         if until is not None:
             if n_epochs == until:
                 phases, until = _with_step(phases, _planned(phases), n_epochs, False), None
-                loop = Loop(phases[-1].algorithm, theta.size, rows.is_weighted)
+                loop = Loop(phases[-1].algorithm, theta.size, rows.is_weighted, rows.is_sparse)
             else:
                 n = min(n, until - n_epochs)
         if lowers_step and loop.largest_step_size is not None:
@@ -193,8 +210,8 @@ def _run(learner: Learner, rows: Transitions, count: int) -> Learner:
                 loop = Loop(lowered, theta.size, rows.is_weighted)
                 until, pause = n_epochs + pause, 2 * pause
                 continue
-        place = first, n, n_epochs
-        if not loop.call(loop.params, *columns, *place, before, loop.scratch, state, stream, theta, *loop.sizes):
+        place, scratch = (first, n, n_epochs), state if loop.scratch is None else loop.scratch
+        if not loop.call(loop.params, *columns, *place, before, scratch, state, stream, theta, *loop.sizes):
             raise NotFiniteError
         before = state
         n_epochs, n_rows, first, count = n_epochs + n, n_rows + n * size, first + n * size, count - n

@@ -23,13 +23,14 @@ from vrtd.problems import Transitions
 from vrtd.series import block_correlation
 from vrtd.solving import least_norm_solver
 
-_MOST_BLOCKS, _LEAST_BLOCKS = 64, 20
+_MOST_BLOCKS, LEAST_BLOCKS = 64, 20
 _USUAL_BYTES, _MOST_BYTES = 1 << 26, 1 << 28  # of the matrices of all blocks, or of the rows that replace them
-_ROWS_PER_FEATURE = 4  # for an interval without matrices
-_LEAST_SEEN = 5  # an interval needs this many blocks in which a feature is not 0
+ROWS_PER_FEATURE = 4  # for an interval without matrices
+LEAST_SEEN = 5  # an interval needs this many blocks in which a feature is not 0
 _PIECE = 1024  # rows per matrix product
 _SPARSE = 0.1  # if the share of nonzero features is below this, zeros are skipped
 _DEPENDENT = 1e-3  # features are dependent in a direction if their root mean square in it is at most this
+_NONE = np.empty(0)
 _OUTSIDE = 1e-6  # share of the squared norm of a feature row that may lie in undetermined directions
 
 
@@ -39,10 +40,12 @@ class Solution:
 
     theta: Floats  # (d,)
     n_rows: int
+    least_rows: int  # for an interval
     seen: NDArray[np.bool_]  # (d,) features that were not 0 in every row; the others keep theta_0
     rare: NDArray[np.bool_]  # (d,) features that were not 0 in too few blocks to estimate their noise
     influence: Floats | None  # (B, d) block means of H g_x; None if there are too few rows for blocks
-    total_phi: Floats  # (B, d) sums of the features over blocks
+    mean_phi: Floats  # (d,) mean of the features
+    own: Floats  # (B,) influence of blocks on mean_phi.theta through mean_phi
     squares: Floats  # (d,) mean squares of the features
     ends: Ends  # of the blocks
     degrees: int  # degrees of freedom
@@ -75,7 +78,9 @@ class Solution:
         """Reason why the noise of theta is not known, or None if it is."""
         if self.influence is not None:
             return None
-        return f"it needs {least_rows(self.theta.size):,} rows, but there are only {self.n_rows:,}"
+        if self.n_rows >= self.least_rows:
+            return "the fit was stopped, or did not converge, before the noise of theta was computed"
+        return f"it needs {self.least_rows:,} rows, but there are only {self.n_rows:,}"
 
 
 class MatrixSums(NamedTuple):
@@ -114,14 +119,14 @@ class MatrixSums(NamedTuple):
 def no_sums(n_features: int) -> MatrixSums:
     """Return the sums of no rows."""
     d, block = n_features, FIRST_BLOCK
-    while 2 * block * _LEAST_BLOCKS <= least_rows(d):  # with larger matrices, rows are added in larger pieces
+    while 2 * block * LEAST_BLOCKS <= least_rows(d):  # with larger matrices, rows are added in larger pieces
         block *= 2
     return MatrixSums(np.zeros(d), np.zeros(d), np.zeros((d, d + 1)), ends=Ends(block))
 
 
 def keeps_matrices(n_features: int) -> bool:
     """Return whether the matrices of enough blocks fit into memory."""
-    return 2 * _LEAST_BLOCKS * _matrix_bytes(n_features) <= _MOST_BYTES
+    return 2 * LEAST_BLOCKS * _matrix_bytes(n_features) <= _MOST_BYTES
 
 
 def _matrix_bytes(n_features: int) -> int:
@@ -132,13 +137,13 @@ def most_blocks(n_features: int) -> int:
     """Return the number of blocks at which they are merged in pairs; half of it must be enough for an interval."""
     if not keeps_matrices(n_features):
         return _MOST_BLOCKS
-    return max(2 * _LEAST_BLOCKS, min(_MOST_BLOCKS, _USUAL_BYTES // _matrix_bytes(n_features) // 2 * 2))
+    return max(2 * LEAST_BLOCKS, min(_MOST_BLOCKS, _USUAL_BYTES // _matrix_bytes(n_features) // 2 * 2))
 
 
 def least_rows(n_features: int) -> int:
     """Return the number of rows that an interval needs."""
-    least = FIRST_BLOCK * _LEAST_BLOCKS
-    return least if keeps_matrices(n_features) else max(least, _ROWS_PER_FEATURE * n_features)
+    least = FIRST_BLOCK * LEAST_BLOCKS
+    return least if keeps_matrices(n_features) else max(least, ROWS_PER_FEATURE * n_features)
 
 
 def most_held(n_features: int) -> int:
@@ -281,14 +286,16 @@ def solve(sums: MatrixSums, theta_0: Floats, sample: NDArray[np.floating[Any]]) 
         leak[seen] = solver(total[np.ix_(seen, missed)] / n)
     largest = float(np.abs(phi @ (theta * size)[seen]).max(initial=0.0))
     between = np.diff(np.array([np.zeros((2, d)), *sums.marks]), axis=0)
-    rare = (between[:, 0] > 0.0).sum(axis=0) < _LEAST_SEEN
+    rare = (between[:, 0] > 0.0).sum(axis=0) < LEAST_SEEN
     influence = None
-    if sums.n_rows >= least_rows(d) and len(sums.marks) >= _LEAST_BLOCKS:
+    if sums.n_rows >= least_rows(d) and len(sums.marks) >= LEAST_BLOCKS:
         g = _gradients_by_block(sums, theta, total[:, :d] / n)[:, seen] / sums.ends.per_block
         influence = np.zeros((len(g), d))
         influence[:, seen] = -solver(g.T).T
+    nu, ends = sums.mean_phi, sums.ends
+    own = (between[:, 1] - np.diff(ends.rows, prepend=0)[:, None] * nu) @ theta / ends.per_block if ends.rows else _NONE
     return Solution(
-        theta, sums.n_rows, seen, rare, influence, between[:, 1], squares / n, sums.ends,
+        theta, sums.n_rows, least_rows(d), seen, rare, influence, nu, own, squares / n, ends,
         len(sums.marks) - 1, size, unknown, leak, largest,
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from vrtd.estimator.linear_state import FIRST_BLOCK, LinearFit, Loops, mean_over
 from vrtd.estimator.rows import loop_columns
 from vrtd.estimator.sample_inverse import SampleInverse, whitened_products
 from vrtd.kernels.random import ALGORITHM, make_streams
+from vrtd.problems import Transitions
 
 LEAST_BLOCKS = 20  # for an interval
 _LEAST_TO_DROP = 8  # with fewer blocks, none is dropped
@@ -64,14 +65,19 @@ class Inverse:
         rows and A from the other, and the other v' the reverse, so that the noise of the halves causes no bias. If v'
         is small, the estimate may be negative.
         """
-        rows, left = self.rows, []
-        halves = [rows.take(np.arange(k, len(rows), 2)) for k in (0, 1)]
-        for half, other in (halves, halves[::-1]):
-            w = SampleInverse(half)(gradients)
-            left.append(gradients + (other.psi @ w.T).T @ other.left / len(other))
-        noise = float(np.square(rows.reward + rows.psi @ theta).mean())
-        products, n_directions = whitened_products(rows.left, *left)
-        return np.asarray(n_rows * products / (noise * n_directions)) if noise > 0.0 else np.zeros(len(gradients))
+        return excess_of(self.rows, gradients, theta, n_rows)
+
+
+def excess_of(rows: Transitions, gradients: Floats, theta: Floats, n_rows: NDArray[np.int64]) -> Floats:
+    """Return what `Inverse.find_excess` describes, from these rows."""
+    left = []
+    halves = [rows.take(np.arange(k, len(rows), 2)) for k in (0, 1)]
+    for half, other in (halves, halves[::-1]):
+        w = SampleInverse(half)(gradients)
+        left.append(gradients + (other.psi @ w.T).T @ other.left / len(other))
+    noise = float(np.square(rows.reward + rows.psi @ theta).mean())
+    products, n_directions = whitened_products(rows.left, *left)
+    return np.asarray(n_rows * products / (noise * n_directions)) if noise > 0.0 else np.zeros(len(gradients))
 
 
 class LinearPoint(NamedTuple):
@@ -80,7 +86,7 @@ class LinearPoint(NamedTuple):
     theta: Floats  # (d,)
     excess: float  # squared error beyond the noise, divided by the noise: the initial transient
     n_dropped: int  # number of first blocks that are left out
-    inverse: Inverse
+    inverse: Any
 
 
 class LinearEstimate(NamedTuple):
@@ -93,32 +99,43 @@ class LinearEstimate(NamedTuple):
     n_rows: int  # rows that the estimate uses
     excess: float  # squared error beyond the noise, divided by the noise: the initial transient
     mean_phi: Floats  # (d,) mean features of all rows
-    total_phi: Floats  # (n_before + B, d) sums of the features over blocks, including those that are left out
+    #: (n_before + B, d) sums of the features over blocks, including those that are left out; None with sparse rows
+    total_phi: Floats | None
     n_rows_of: Floats  # (n_before + B,) rows of each block that were learned
     unseen: NDArray[np.intp]  # features that were 0 in every row
     rare: NDArray[np.intp]  # features that were not 0 in too few blocks to estimate their noise
+    #: With sparse rows, for all blocks: sum of the values phi.anchor minus that of the mean features.
+    values: Floats | None = None
+    least_blocks: int = LEAST_BLOCKS
 
     @property
     def why_no_interval(self) -> str | None:
         """Reason why the noise of theta is not known, or None if it is."""
-        if len(self.influence) >= LEAST_BLOCKS:
+        if len(self.influence) >= self.least_blocks:
             return None
-        return f"it needs about {FIRST_BLOCK * (LEAST_BLOCKS + 1):,} rows"
+        block = FIRST_BLOCK if self.values is None else int(self.n_rows_of[0]) if len(self.n_rows_of) else FIRST_BLOCK
+        return f"it needs about {block * (self.least_blocks + 1):,} rows"
 
 
 def choose_blocks(fit: LinearFit, inverse: Inverse) -> tuple[int, float]:
     """Return how many first blocks to leave out because of the initial transient, and the excess that remains."""
-    n = len(fit.blocks)
-    if fit.runs is None and n < _LEAST_TO_DROP:
+    counts = drop_blocks(len(fit.blocks)) if fit.runs is None else np.array([0])
+    if counts is None:
         return 0, 0.0
-    most = max(1, n - LEAST_BLOCKS)  # the others must be enough for an interval
-    counts = np.array([0] if fit.runs else sorted({1, *(min(max(1, n // k), most) for k in (8, 4, 2))}))
     means, n_rows = zip(*(mean_over(fit, int(k)) for k in counts), strict=True)
     iterates, gradients, _ = np.array(means).transpose(1, 0, 2)
     theta = iterates[-1] + inverse.of_sample(gradients[-1])
     excess = np.maximum(inverse.find_excess(gradients, theta, np.array(n_rows)), 0.0)
     best = int(np.argmin((1.0 + excess) / np.array(n_rows)))
     return int(counts[best]), float(excess[best])
+
+
+def drop_blocks(n_blocks: int, least: int = LEAST_BLOCKS) -> NDArray[np.int64] | None:
+    """Return the numbers of first blocks that may be left out, or None if there are too few blocks to leave any out."""
+    if n_blocks < _LEAST_TO_DROP:
+        return None
+    most = max(1, n_blocks - least)  # the others must be enough for an interval
+    return np.array(sorted({1, *(min(max(1, n_blocks // k), most) for k in (8, 4, 2))}))
 
 
 def estimate_point(fit: LinearFit) -> LinearPoint:

@@ -7,11 +7,13 @@ import numpy as np
 from vrtd.algorithms import VRTD, Algorithm, RichardsonTD
 from vrtd.arrays import Floats
 from vrtd.problems import Transitions
+from vrtd.sparse import is_sparse, squared_norms
 from vrtd.theory.settings import growth_ratio
 
 # Largest step times the larger of max |phi|^2 and the growth ratio of the pilot rows; the stability limit is 2.
 _STABLE = 1.0
 _ALIKE, _LEAST_ALIKE = 50, 20  # rows per block for the persistence of the features, and the least number of blocks
+_LEAST_COUNTED = 30  # nonzero values of a sparse feature from which its size is known; others count as usual ones
 _UNEQUAL = 10.0  # features are divided by their sizes if these differ by a larger factor
 #: Size of the first batch, and growth of the batches.
 BATCH, GROWTH = 2048, 1.5
@@ -61,8 +63,8 @@ def _persistence(rows: Transitions) -> float:
 
 def find_scale(rows: Transitions) -> Floats | None:
     """Return the root mean square of each feature over the rows where it is not 0; None if all are of similar size."""
-    squares, counts = np.square(rows.phi).sum(axis=0), (rows.phi != 0.0).sum(axis=0)
-    is_seen = squares > 0.0
+    squares, counts = _squares_of(rows)
+    is_seen = (squares > 0.0) & (counts >= (_LEAST_COUNTED if rows.is_sparse else 1))
     if not is_seen.any():
         return None
     sizes = np.sqrt(squares / np.maximum(counts, 1))
@@ -72,7 +74,17 @@ def find_scale(rows: Transitions) -> Floats | None:
     return np.where(is_seen, sizes, usual)
 
 
+def _squares_of(rows: Transitions) -> tuple[Floats, Floats]:
+    """Return the sum of squares of each feature, and the number of rows where it is not 0."""
+    phi = rows.phi
+    if is_sparse(phi):
+        kept = phi.data != 0.0
+        sums = [np.bincount(phi.indices[kept], each[kept], rows.n_features) for each in (phi.data**2, phi.data != 0.0)]
+        return sums[0].astype(np.float64), sums[1].astype(np.float64)
+    return np.square(phi).sum(axis=0), (phi != 0.0).sum(axis=0)
+
+
 def measure_sizes(rows: Transitions) -> Floats:
     """Return |phi|^2 of each row, times its weight."""
-    sizes = np.einsum("ni,ni->n", rows.phi, rows.phi, dtype=np.float64)
+    sizes = squared_norms(rows.phi)
     return np.asarray(sizes * rows.weight if rows.is_weighted else sizes)

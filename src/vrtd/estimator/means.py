@@ -14,10 +14,12 @@ from scipy.special import stdtrit
 
 from vrtd.arrays import Floats
 from vrtd.estimator.block_totals import BlockTotals
-from vrtd.estimator.estimates import Estimates, Interval, Parts, align, estimate_from_parts
+from vrtd.estimator.estimates import Estimates, Interval, Parts, align, estimate_from_blocks, estimate_from_parts
+from vrtd.estimator.sparse_reservoir import SparseReservoir
 from vrtd.estimator.spread import MOST_OPEN, Spread
 from vrtd.estimator.summary import FitSummary, Method
 from vrtd.report.numbers import interval, percent
+from vrtd.sparse import mean_of
 
 _LEAST_EPISODES = 20  # for a comparison with their returns
 RETURN_LEVEL, CHECK_LEVEL = 0.95, 0.9999  # of the intervals of a `ReturnCheck`
@@ -72,25 +74,27 @@ def mean_over_states(summary: FitSummary, method: Method | None) -> Estimates:
     """
     spread, state, n_rows = summary.aligned_spread(method), summary.state, summary.n_blocked(method)
     if spread.ends is None or n_rows is None:
-        return spread.estimates(np.asarray(summary.visited_phi.mean(axis=0, dtype=np.float64))[None])
+        return spread.estimates(mean_of(summary.visited_phi)[None])
     if state.episodes is not None and state.episodes.states is not None:
         return _mean(spread, state.episodes.states, n_rows)
     if summary.is_linear(method):
         linear = summary.linear_estimate
-        own = linear.total_phi @ linear.theta - linear.n_rows_of * (linear.mean_phi @ linear.theta)
+        if linear.total_phi is not None:
+            own = linear.total_phi @ linear.theta - linear.n_rows_of * (linear.mean_phi @ linear.theta)
+        else:
+            assert linear.values is not None
+            own = linear.values
         return _combine(spread, linear.mean_phi, Parts(own / linear.n_rows_of.mean(), linear.ends))
-    assert state.sums is not None
-    solution, nu = summary.solution, state.sums.mean_phi
-    ends = solution.ends
-    n_rows_of = np.diff(ends.rows, prepend=0)
-    own = (solution.total_phi - n_rows_of[:, None] * nu) @ solution.theta / ends.per_block
-    return _combine(spread, nu, Parts(own, np.array(ends.rows)))
+    solution = summary.solution
+    return _combine(spread, solution.mean_phi, Parts(solution.own, np.array(solution.ends.rows)))
 
 
 def mean_over_starts(summary: FitSummary, method: Method | None) -> Estimates:
     """Return the mean value over the first states of the episodes."""
     spread, state = summary.aligned_spread(method), summary.state
     assert state.episodes is not None
+    if state.episodes.first_rows is not None:
+        return _mean_over_some_starts(spread, state.episodes.first_rows)
     starts = state.episodes.starts
     n_rows = summary.n_blocked(method)
     if spread.ends is not None and n_rows is not None:
@@ -98,6 +102,16 @@ def mean_over_starts(summary: FitSummary, method: Method | None) -> Estimates:
     nu, own, n = _own_parts(starts, spread.theta, state.n_distinct)
     variance = np.square(estimate_from_parts(np.zeros(1), own).error)
     return spread.estimates(nu[None]).widen(variance + 2.0 * _covariance_with_starts(summary, spread, nu), n - 1.0)
+
+
+def _mean_over_some_starts(spread: Spread, first_rows: SparseReservoir) -> Estimates:
+    """Return the mean value over the kept first rows; their noise counts as independent of that of theta."""
+    rows = first_rows.rows
+    assert rows is not None
+    n = len(rows)
+    variance, nu = float(np.var(rows.phi @ spread.theta, ddof=1)) / n, mean_of(rows.phi)
+    by_block = np.array([row @ nu for row in spread.influence])
+    return estimate_from_blocks(np.array([nu @ spread.theta]), by_block[:, None]).widen(variance, n - 1.0)
 
 
 def _mean(spread: Spread, totals: BlockTotals, n_rows: int) -> Estimates:
@@ -121,7 +135,10 @@ def _combine(spread: Spread, nu: Floats, own: Parts, n_own: float = np.inf) -> E
     of freedom.
     """
     assert spread.ends is not None
-    influence, own = align(Parts(spread.influence @ nu, spread.ends), own)
+    by_block = (
+        spread.influence @ nu if nu.dtype == spread.influence.dtype else np.array([w @ nu for w in spread.influence])
+    )
+    influence, own = align(Parts(by_block, spread.ends), own)
     both = Parts(influence.by_block + own.by_block, own.ends)
     found = estimate_from_parts(np.array([nu @ spread.theta]), both)
     # Features that are 0 in every row add to the bias, but must not make the mean over all states unknown.

@@ -21,17 +21,21 @@ from vrtd.algorithms import REGISTRY, VRTD, Algorithm, RichardsonTD
 from vrtd.errors import InvalidInputError, ModelFileError
 from vrtd.estimator.block_totals import Ends
 from vrtd.estimator.episodes import Episodes, no_episodes
+from vrtd.estimator.iterative_least_squares import IterativeFit
 from vrtd.estimator.learner import Learner, batch_rows, first_learner
 from vrtd.estimator.least_squares import MatrixSums, most_blocks, most_held, no_sums
 from vrtd.estimator.linear_settings import kept_rows
 from vrtd.estimator.linear_state import LinearFit
+from vrtd.estimator.sparse_fit import SparseFit
+from vrtd.estimator.sparse_reservoir import SparseReservoir
 from vrtd.estimator.state import FitState, Setup, bind_features
 from vrtd.features import Features, Target, TargetFeatures, complete, from_settings, table_of
 from vrtd.files import is_out_of_memory, read_arrays, read_bytes, write_arrays
 from vrtd.logs import Chunk
 from vrtd.problems import Transitions
+from vrtd.sparse import is_scipy_sparse, is_sparse, make_rows
 
-_FORMAT = "vrtd-model-8"
+_FORMAT = "vrtd-model-9"
 _CODE = "code"
 _COLUMNS = ("phi", "reward", "phi_next", "discount", "weight", "ends")
 Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
@@ -42,15 +46,18 @@ def encode(value: Any) -> Any:
     match value:
         case None | bool() | int() | float() | str() | np.ndarray():
             return value
+        case _ if is_scipy_sparse(value):
+            parts = {"data": value.data, "indices": value.indices, "indptr": value.indptr}
+            return parts | {"width": int(value.shape[1])}
         case Algorithm():
             return _algorithm_settings(value)
         case Features():
             return feature_settings(value)
         case Transitions():
-            columns = {name: getattr(value, name) for name in _COLUMNS}
+            columns = {name: encode(getattr(value, name)) for name in _COLUMNS}
             return columns if value.is_weighted else columns | {"weight": None}
         case Chunk():
-            return value.columns
+            return {name: encode(column) for name, column in value.columns.items()}
         case tuple() | list() if type(value) in (tuple, list):
             return {str(i): encode(item) for i, item in enumerate(value)}
         case Mapping():
@@ -74,18 +81,30 @@ def decode(kind: Any, tree: Any) -> Any:
     if origin is np.ndarray or kind in (bool, int, float, str):
         _require(type(tree) is (origin or kind), f"{type(tree).__name__} instead of {kind}")
         return tree
+    if kind is Any:
+        return _decode_table(tree)
     if kind is Algorithm:
         return _build_algorithm(tree)
     if kind is Features:
         return from_settings(tree)
     if kind is Transitions:
-        columns: Any = [None if tree[name] is None else np.ascontiguousarray(tree[name]) for name in _COLUMNS]
+        columns: Any = [None if tree[name] is None else _decode_table(tree[name]) for name in _COLUMNS]
         return Transitions.wrap(*columns)
     if kind is Chunk:
-        chunk = Chunk(**tree)
+        chunk = Chunk(**{name: _decode_table(column) for name, column in tree.items()})
         chunk.check()
         return chunk
     return kind(**{name: decode(hint, tree[name]) for name, hint in _hints(kind).items()})
+
+
+def _decode_table(tree: Any) -> Any:
+    """Return an array, or sparse rows whose indices are checked, because compiled loops do not check them."""
+    if not isinstance(tree, Mapping):
+        return np.ascontiguousarray(tree)
+    data, indices, indptr, width = (tree[name] for name in ("data", "indices", "indptr", "width"))
+    rows = make_rows(data, indices, indptr, int(width))
+    rows.check_format(full_check=True)
+    return rows
 
 
 @cache
@@ -100,9 +119,9 @@ def _require(holds: bool, what: str) -> None:
 
 def check_parts(state: FitState) -> None:
     """Raise ValueError unless the parts of a state are consistent; compiled loops do not check their arrays."""
-    learner, linear, sums = state.learner, state.linear, state.sums
+    learner, linear, sums, sparse = state.learner, state.linear, state.sums, state.sparse
     if state.features is None:
-        _require(learner is None and linear is None and sums is None, "parts without features")
+        _require(learner is None and linear is None and sums is None and sparse is None, "parts without features")
         return
     d = state.features.n_features
     pairs: list[tuple[Any, Any]] = []  # arrays, each with an array of the required shape and type
@@ -112,10 +131,11 @@ def check_parts(state: FitState) -> None:
     if state.buffer is not None:
         _check_rows(state.buffer, state.n_sampled, d, None)
         seen = state.observations, state.next_observations, state.starts
-        _require(all(values is not None and len(values) == state.n_sampled for values in seen), "observations")
+        _require(all(values is not None and values.shape[0] == state.n_sampled for values in seen), "observations")
         _require(state.action is None or len(state.action) == state.n_sampled, "actions")
     if learner is not None:
-        fresh = first_learner(learner.algorithm, None, np.zeros(d), 0)
+        on_sparse_rows = state.buffer is not None and state.buffer.is_sparse
+        fresh = first_learner(learner.algorithm, None, np.zeros(d), 0, is_sparse=on_sparse_rows)
         pairs += [(learner.state, fresh.state), (learner.stream, fresh.stream), (learner.theta, fresh.theta)]
         pairs += [(theta, fresh.theta) for theta in learner.path.theta]
         _require(len(learner.path.n_rows) == len(learner.path.theta) > 0, "path of wrong length")
@@ -125,9 +145,15 @@ def check_parts(state: FitState) -> None:
         _check_phases(learner)
     if linear is not None:
         pairs += _linear_pairs(linear, d)
+    if state.iterative is not None:
+        pairs += _iterative_pairs(state.iterative, d)
+    if sparse is not None:
+        pairs += _sparse_pairs(sparse, d)
     if sums is not None:
         pairs += _sums_pairs(sums, d, state.buffer)
-    if state.episodes is not None:
+    if state.episodes is not None and state.episodes.first_rows is not None:
+        pairs += _sample_pairs(state.episodes.first_rows, d)
+    elif state.episodes is not None:
         pairs += _episode_pairs(state.episodes, d)
     _require(all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs), "arrays of wrong shape or type")
 
@@ -163,6 +189,19 @@ def _sums_pairs(sums: MatrixSums, d: int, like: Transitions | None) -> list[tupl
     return pairs
 
 
+def _iterative_pairs(fit: IterativeFit, d: int) -> list[tuple[Any, Any]]:
+    """Return the arrays of an iterative solution, each with an array of the required shape and type."""
+    if fit.theta is None:
+        return []
+    n, vector = len(fit.ends.rows), np.zeros(d)
+    _require(not n or fit.ends.last == fit.n_rows, "blocks of other rows")
+    _check_ends(fit.ends, n)
+    pairs: list[tuple[Any, Any]] = [(each, vector) for each in (fit.theta, fit.squares, fit.mean_phi)]
+    pairs += [(fit.own, np.zeros(n)), (fit.rare, np.zeros(d if n else 0, np.bool_))]
+    pairs += [(fit.leak, vector)] if fit.leak.size else []
+    return pairs if fit.influence is None else [*pairs, (fit.influence, np.zeros((n, d), np.float32))]
+
+
 def _linear_pairs(linear: LinearFit, d: int) -> list[tuple[Any, Any]]:
     """Return the arrays of a linear fit, each with an array of the required shape and type."""
     _require(isinstance(linear.algorithm, RichardsonTD) or _grows(linear.algorithm), "wrong algorithm")
@@ -183,6 +222,35 @@ def _linear_pairs(linear: LinearFit, d: int) -> list[tuple[Any, Any]]:
     if reservoir.buffer is not None:
         _check_rows(reservoir.buffer, reservoir.n_kept, d, None)
     return pairs
+
+
+def _sparse_pairs(fit: SparseFit, d: int) -> list[tuple[Any, Any]]:
+    """Return the arrays of a fit to sparse rows, each with an array of the required shape and type."""
+    _require(_grows(fit.algorithm), "wrong algorithm")
+    vector = np.zeros(d)
+    pairs: list[tuple[Any, Any]] = [(fit.state, np.zeros(3 * d)), *((each, vector) for each in fit.anchors.values())]
+    pairs += [] if fit.scale is None else [(fit.scale, vector)]
+    pairs += [(block.gradient, np.zeros(d, np.float32)) for block in fit.blocks]
+    _require(bool(np.isfinite(fit.state).all()), "numbers not finite")
+    known = {*fit.anchors, fit.anchor}
+    counts = [fit.counts, *(block.counts for block in fit.blocks)]
+    _require(all(known.issuperset(each) for each in counts), "anchors")
+    _require(all(sum(each.values()) == fit.block for each in counts[1:]), "blocks of wrong size")
+    _require(fit.block > 0 and fit.n_rows == sum(sum(each.values()) for each in counts), "rows")
+    _require(fit.n_rows < fit.batch_end and 0 <= fit.batch <= fit.n_rows, "batch")
+    return pairs + _sample_pairs(fit.reservoir, d)
+
+
+def _sample_pairs(reservoir: SparseReservoir, d: int) -> list[tuple[Any, Any]]:
+    """Return the arrays of a sample of sparse rows, and check its rows."""
+    _require(reservoir.capacity > 0 and len(reservoir.parts) == len(reservoir.keys), "rows")
+    _require(sum(map(len, reservoir.keys)) <= max(reservoir.n_seen, 0), "rows")
+    for part in reservoir.parts:
+        _check_rows(part, len(part), d, None)
+    pairs = [(reservoir.stream, np.zeros(2, np.uint64))]
+    return pairs + [
+        (keys, np.zeros(len(part), np.uint64)) for part, keys in zip(reservoir.parts, reservoir.keys, strict=True)
+    ]
 
 
 def _grows(algorithm: Algorithm) -> bool:
@@ -217,6 +285,7 @@ def _check_rows(rows: Transitions, n: int, d: int, like: Transitions | None) -> 
     kind, weight = rows.phi.dtype, [rows.weight] if rows.is_weighted else []
     _require(kind in (np.float32, np.float64) and rows.phi_next.dtype == kind, "features of wrong type")
     _require(rows.phi.shape == rows.phi_next.shape == (n, d), "features of wrong shape")
+    _require(is_sparse(rows.phi) == is_sparse(rows.phi_next), "features of two kinds")
     vectors = [rows.ends, rows.reward, rows.discount, *weight]
     _require(all(vector.shape == (n,) for vector in vectors), "columns of wrong length")
     types = [vector.dtype for vector in vectors]

@@ -92,6 +92,8 @@ def build_fit_summary(evaluator: Evaluator, setup: Setup, state: FitState, known
 def _describe_method(setup: Setup, state: FitState) -> str:
     if state.algorithm is not None:
         return describe_settings(state.algorithm.settings)
+    if state.iterative is not None:
+        return f"closed form ({state.iterative.description})"
     if state.sums is not None:
         return "closed form"
     algorithm, settings = setup.settings.algorithm, setup.settings
@@ -109,7 +111,7 @@ def _describe_features(features: Features) -> str:
 def _describe_rows(setup: Setup, state: FitState) -> str:
     if not state.n_rows:
         return "not fitted"
-    if state.algorithm is None and state.sums is None:
+    if state.algorithm is None and not state.is_closed_form:
         return f"{plural(state.n_rows, 'row')} of {setup.settings.pilot_rows:,} pilot rows"
     return plural(state.n_rows, "row") + (f" ({state.n_waiting:,} waiting)" if state.n_waiting else "")
 
@@ -136,14 +138,15 @@ def _find_means(evaluator: Evaluator, state: FitState, known: FitSummary | None)
 def _find_known_means(evaluator: Evaluator, state: FitState, known: FitSummary | None) -> _Means:
     """Return the means of a closed form that was solved earlier, with intervals if these are known."""
     episodes = state.episodes
-    if state.algorithm is not None or state.sums is None or episodes is None or known is None or not known.is_solved:
+    if not state.is_closed_form or state.algorithm is not None or known is None or not known.is_solved:
         return _Means()
+    assert episodes is not None
     solution, has_starts = known.solution, evaluator.has_policy_value
     if known.has_interval and solution.why_no_interval is None:
         policy = mean_over_starts(known, "closed_form").intervals(_LEVEL).first if has_starts else None
         mean = mean_over_states(known, "closed_form").intervals(_LEVEL).first
         return _Means(mean, policy, known.spread("closed_form").doubt)
-    mean_phi = state.sums.mean_phi if episodes.states is None else episodes.states.mean
+    mean_phi = solution.mean_phi if episodes.states is None else episodes.states.mean
     return _Means(
         Interval(float(mean_phi @ solution.theta), nan, nan),
         Interval(float(episodes.starts.mean @ solution.theta), nan, nan) if has_starts else None,

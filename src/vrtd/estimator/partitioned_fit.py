@@ -34,6 +34,7 @@ from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
 from vrtd.logs.partition import PARTITION_ROWS, ChunkPartition, Pairing, Partition, cut
 from vrtd.logs.parts import PartsLog
+from vrtd.sparse import row_bytes
 
 _PARTITION_BYTES = 1 << 27  # of the observations of a partition that is not read from files or tables
 # Partitions in memory that are sent before their results are taken: bytes of their observations, and least number.
@@ -77,8 +78,8 @@ def open_partitions(
     all_chunks = chain(first, others)
     if bound is None:
         return None, all_chunks
-    row_bytes = max(1, first[0].observations[:1].nbytes)
-    n_rows = min(PARTITION_ROWS, max(1, _PARTITION_BYTES // row_bytes))
+    n_bytes = max(1, int(row_bytes(first[0].observations)))
+    n_rows = min(PARTITION_ROWS, max(1, _PARTITION_BYTES // n_bytes))
     n_partitions = 1 if log.n_rows is None else -(-log.n_rows // n_rows)
     ahead = _count_ahead(first[0], n_rows)
     return Partitioned(log, setup, bound, cut(all_chunks, n_rows), n_partitions, None, ahead), None
@@ -86,7 +87,7 @@ def open_partitions(
 
 def _count_ahead(first: Chunk, n_rows: int) -> int:
     """Return how many partitions of so many rows are sent before their results are taken."""
-    return max(_LEAST_AHEAD, _BYTES_AHEAD // max(1, n_rows * first.observations[:1].nbytes))
+    return max(_LEAST_AHEAD, _BYTES_AHEAD // max(1, n_rows * int(row_bytes(first.observations))))
 
 
 def _generate(chunks: Iterable[Chunk]) -> Generator[Chunk, None, None]:
@@ -112,6 +113,8 @@ def _bind(
         state = decide(setup, state, is_all=True)
     if state.features is None or is_divisible(state) or executor is None:
         return setup, state if state.features is not None and is_divisible(state) else None, taken
+    if state.features.is_sparse:
+        raise InvalidInputError("Sparse rows are not learned in partitions.", "Drop executor.")
     if not has_runs(state):
         raise InvalidInputError(
             f"The closed form of {state.features.n_features:,} features is not computed in partitions.",

@@ -37,7 +37,7 @@ class PartFit(NamedTuple):
 
 def is_divisible(state: FitState) -> bool:
     """Return whether a fit with these bound features consists of sums that can be added."""
-    is_alone = state.learner is None and state.linear is None
+    is_alone = state.learner is None and state.linear is None and state.sparse is None
     return is_alone and state.sums is not None and keeps_matrices(len(state.sums.squares))
 
 

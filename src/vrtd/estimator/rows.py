@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.arrays import frozen
+from vrtd.kernels.sparse import SparseRows
 from vrtd.problems import Transitions
+from vrtd.sparse import finite_rows, is_all_finite, is_sparse, join_tables
 
 #: Stands for weights that are all 1 in compiled loops.
 NO_WEIGHT = frozen(np.empty(0))
@@ -19,16 +21,25 @@ class NotFiniteError(Exception):
     """Raised when a number in a chunk, or computed from it, is not finite."""
 
 
-def loop_columns(rows: Transitions) -> tuple[NDArray[Any], ...]:
+def loop_columns(rows: Transitions) -> tuple[Any, ...]:
     """Return the columns as read-only views for compiled loops.
 
     Numba compiles separately for writable arrays, and two compilations may differ in the last bit.
     """
-    weight = rows.weight[:] if rows.is_weighted else NO_WEIGHT
-    columns = rows.phi[:], rows.reward[:], rows.phi_next[:], rows.discount[:], weight, rows.ends[:]
-    for column in columns:
-        column.setflags(write=False)
-    return columns
+    weight = rows.weight if rows.is_weighted else NO_WEIGHT
+    tables = [_read_only_rows(table) if is_sparse(table) else _read_only(table) for table in (rows.phi, rows.phi_next)]
+    others = [_read_only(column) for column in (rows.reward, rows.discount, weight, rows.ends)]
+    return tables[0], others[0], tables[1], *others[1:]
+
+
+def _read_only(column: NDArray[Any]) -> NDArray[Any]:
+    view = column[:]
+    view.setflags(write=False)
+    return view
+
+
+def _read_only_rows(table: Any) -> SparseRows:
+    return SparseRows(_read_only(table.data), _read_only(table.indices), _read_only(table.indptr))
 
 
 def append(buffer: Transitions | None, n: int, rows: Transitions, size: int) -> Transitions:
@@ -39,6 +50,8 @@ def append(buffer: Transitions | None, n: int, rows: Transitions, size: int) -> 
     properties of a buffer must not be read, because its rows change.
     """
     last = n + len(rows)
+    if rows.is_sparse:
+        return rows.copy() if buffer is None or not n else join_rows([buffer.part(0, n), rows])
     if buffer is None or len(buffer) < last:
         old, d = buffer, rows.n_features
         buffer = Transitions.wrap(
@@ -63,7 +76,7 @@ def join_rows(parts: Sequence[Transitions]) -> Transitions:
     if len(parts) == 1:
         return parts[0]
     names = ("phi", "reward", "phi_next", "discount", "ends")
-    phi, reward, phi_next, discount, ends = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+    phi, reward, phi_next, discount, ends = (join_tables([getattr(part, name) for part in parts]) for name in names)
     weight = np.concatenate([part.weight for part in parts]) if parts[0].is_weighted else None
     return Transitions.wrap(phi, reward, phi_next, discount, weight, ends)
 
@@ -71,16 +84,19 @@ def join_rows(parts: Sequence[Transitions]) -> Transitions:
 def is_finite(rows: Transitions) -> bool:
     """Return whether every number of the rows is finite."""
     columns = (rows.phi, rows.phi_next, rows.reward, *((rows.weight,) if rows.is_weighted else ()))
-    return all(np.isfinite(values).all() for values in columns)
+    return all(map(is_all_finite, columns))
 
 
 def clear_final(rows: Transitions, terminated: NDArray[np.bool_]) -> Transitions | None:
     """Replace non-finite successors of terminated rows by 0; return None if there are none."""
-    idle = terminated & ~np.isfinite(rows.phi_next).all(axis=1)
+    idle = terminated & ~finite_rows(rows.phi_next)
     if not idle.any():
         return None
     phi_next = rows.phi_next.copy()
-    phi_next[idle] = 0.0
+    if is_sparse(phi_next):
+        phi_next.data[np.repeat(idle, np.diff(phi_next.indptr))] = 0.0
+    else:
+        phi_next[idle] = 0.0
     weight = rows.weight if rows.is_weighted else None
     return Transitions.wrap(rows.phi, rows.reward, phi_next, rows.discount, weight, rows.ends)
 
@@ -90,7 +106,7 @@ def first_not_finite(rows: Transitions) -> tuple[str, int] | None:
     first = None
     for field in ("phi", "phi_next", "reward", "weight"):
         values = getattr(rows, field)
-        bad = np.flatnonzero(~np.isfinite(values).reshape(len(values), -1).all(axis=1))
+        bad = np.flatnonzero(~finite_rows(values))
         if bad.size and (first is None or bad[0] < first[1]):
             first = field, int(bad[0])
     return first

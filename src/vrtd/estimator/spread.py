@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.estimator.estimates import Estimates, Intervals, Parts, estimate_from_blocks
 from vrtd.problems import Transitions
+from vrtd.sparse import columns_of, has_any, is_sparse, products, squared_norms
 
 Limit = Literal["rows", "transient", "bias", "variance", "budget", "features"]  # sources of error
 
@@ -59,6 +60,9 @@ class Spread(ABC):
         Largest value that these features may contribute per visit.
     doubt : str or None
         Reason why the intervals are unreliable.
+    spare : float or None
+        Variance of the parameters of features that were nonzero too rarely, if they are like the others, as those of
+        hashed features are. None means that nothing is known of them.
     """
 
     theta: Floats
@@ -70,6 +74,7 @@ class Spread(ABC):
     leak: Floats | None = None
     largest: float = 0.0
     doubt: str | None = None
+    spare: float | None = None
 
     def of(self, phi: Floats, level: float) -> Intervals:
         """Compute intervals for ``phi.theta``.
@@ -101,10 +106,13 @@ class Spread(ABC):
         Estimates
             One estimate per row. The error is infinite where the log does not determine the value.
         """
-        phi = np.asarray(phi, dtype=np.float64)
+        phi = phi.astype(np.float64, copy=False)
         open_share = self.open_share(phi)
-        is_known = self.spans(phi) & ~(phi[:, self.rare] != 0.0).any(axis=1) & (open_share <= MOST_OPEN)
+        is_known = self.spans(phi) & ~has_any(phi, self.rare) & (open_share <= MOST_OPEN)
         found = self._estimates(phi)
+        if self.spare is not None:
+            unknown = np.append(self.unseen, self.rare)
+            return found.widen(self.spare * squared_norms(columns_of(phi, unknown)))
         return found._replace(
             error=np.where(is_known, found.error, np.inf), bias=found.bias + open_share * self.largest
         )
@@ -122,7 +130,7 @@ class Spread(ABC):
         ndarray of shape (n,)
             The dependence in visits: 1 is one visit to such a feature.
         """
-        return np.zeros(len(phi)) if self.leak is None else np.asarray(np.abs(phi @ self.leak).sum(axis=1))
+        return np.zeros(phi.shape[0]) if self.leak is None else np.asarray(np.abs(phi @ self.leak).sum(axis=1))
 
     @abstractmethod
     def _estimates(self, phi: Floats) -> Estimates:
@@ -169,9 +177,12 @@ class BlockSpread(Spread):
     n_rows: int  # rows that the estimate uses
 
     def _estimates(self, phi: Floats) -> Estimates:
-        by_block = self.influence @ phi.T
+        by_block = self._by_block(phi)
         parts = None if self.ends is None else Parts(by_block, self.ends)
         return estimate_from_blocks(phi @ self.theta, by_block)._replace(parts=parts)
+
+    def _by_block(self, phi: Any) -> Floats:
+        return products(phi, self.influence).T if is_sparse(phi) else self.influence @ phi.T
 
     def converged(self, phi: Floats) -> bool:  # noqa: ARG002
         """Check whether the intervals are reliable: the estimate has no initial transient."""
@@ -180,7 +191,7 @@ class BlockSpread(Spread):
     def errors(self, phi: Floats, n_rows: int) -> dict[Limit, float]:
         """Estimate the parts of the error of ``phi.theta``."""
         variance = float(np.square(self._estimates(phi).error).mean())
-        independent = float((self.influence @ phi.T).var(axis=0, ddof=1).mean()) / len(self.influence)
+        independent = float(self._by_block(phi).var(axis=0, ddof=1).mean()) / len(self.influence)
         no_start: dict[Limit, float] = {"transient": 0.0, "bias": 0.0}
         return no_start | split_noise(variance, independent * self.n_rows / max(n_rows, 1))
 

@@ -17,15 +17,18 @@ from vrtd.arrays import Floats
 from vrtd.errors import DataError, InvalidInputError, NotFittedError
 from vrtd.estimator.auto_settings import CLOSED_FORM, AutoSettings, is_cheap
 from vrtd.estimator.episodes import Episodes
+from vrtd.estimator.iterative_least_squares import IterativeFit
 from vrtd.estimator.learner import Learner
 from vrtd.estimator.least_squares import MatrixSums
 from vrtd.estimator.linear_state import LinearFit
 from vrtd.estimator.rows import append
-from vrtd.features import Features, ObservationSpace, Target, TargetFeatures, complete
+from vrtd.estimator.sparse_fit import SparseFit
+from vrtd.features import MOST_FEATURES, Features, ObservationSpace, Target, TargetFeatures, complete
 from vrtd.lazy import cached_property
 from vrtd.logs import Chunk
 from vrtd.logs.log import all_observations
 from vrtd.problems import Transitions
+from vrtd.sparse import are_equal, is_sparse, join_tables, part_of, row_bytes
 
 # Size of the sample. Intervals need more rows than settings, because rare rewards must occur often enough.
 _MOST_ROWS, _MOST_BYTES = 50_000, 1 << 25
@@ -45,6 +48,7 @@ class Setup:
     closed_form: bool | Literal["auto"]  # whether to compute the closed form of all rows beside another algorithm
     seed: int
     target: Target | None = None  # the policy to evaluate, if it is not that of the log
+    rereads: bool = False  # whether the log can be read several times
 
     def fit_to(self, space: ObservationSpace | None, chunk: Chunk) -> Setup:
         """Return the setup for a log that begins with this chunk, with features for its observations.
@@ -75,8 +79,8 @@ class Setup:
                 )
             if self.target is not None and chunk.n_rows:
                 self.target.check_on(chunk.observations)
-        row_bytes = chunk.observations.dtype.itemsize * max(1, int(np.prod(chunk.observations.shape[1:])))
-        n = min(self.settings.pilot_rows, max(_LEAST_PILOT, _PILOT_BYTES // row_bytes))
+        n_bytes = max(1, int(row_bytes(chunk.observations)))
+        n = min(self.settings.pilot_rows, max(_LEAST_PILOT, _PILOT_BYTES // n_bytes))
         return replace(self, features=complete(features, space), settings=replace(self.settings, pilot_rows=n))
 
     def resolve(self, features: Features | None) -> Setup:
@@ -84,11 +88,27 @@ class Setup:
 
         It is the closed form if that is cheap or `cost` is "quadratic", and VRTD with growing batches otherwise.
         """
-        if features is None or not self.settings.is_auto:
+        if features is None:
             return self
-        cost = self.settings.cost
+        settings = self.settings
+        if (
+            features.is_sparse
+            and not settings.is_sparse
+            and not settings.is_closed_form
+            and settings.cost != "quadratic"
+        ):
+            return self._for_sparse_rows
+        if not settings.is_auto:
+            return self
+        cost = settings.cost
         is_quadratic = cost == "quadratic" or (cost == "auto" and is_cheap(features))
         return self._with_closed_form if is_quadratic else self._with_growing_vrtd
+
+    @cached_property
+    def _for_sparse_rows(self) -> Setup:
+        settings = self.settings.for_sparse_rows()
+        setup = replace(self, settings=settings, closed_form=False)
+        return setup._with_growing_vrtd if settings.is_auto else setup
 
     @cached_property
     def _with_closed_form(self) -> Setup:
@@ -100,9 +120,15 @@ class Setup:
 
     def needs_sums(self, features: Features) -> bool:
         """Return whether the sums of the closed form are computed; with "auto" only if that is cheap."""
+        if self.is_iterative(features):
+            return False
         if self.settings.is_closed_form or self.closed_form != "auto":
             return self.settings.is_closed_form or bool(self.closed_form)
         return is_cheap(features) and self.settings.cost != "linear"
+
+    def is_iterative(self, features: Features) -> bool:
+        """Return whether the closed form has too many features for a matrix, and the log can be read several times."""
+        return self.settings.is_closed_form and features.n_features > MOST_FEATURES and self.rereads
 
 
 def _check_words(target: Target, words: Sequence[str], observations: NDArray[Any]) -> None:
@@ -125,10 +151,12 @@ class FitState(NamedTuple):
     terminates: bool = False  # whether a transition has terminated; only tracked if the discount is 1
     learner: Learner | None = None
     linear: LinearFit | None = None
+    sparse: SparseFit | None = None  # in place of `linear`, for sparse rows
     sums: MatrixSums | None = None
     visited: NDArray[np.bool_] | None = None  # by state, if the features are a table
     episodes: Episodes | None = None  # of the first pass
 
+    iterative: IterativeFit | None = None  # solved after the first pass
     n_pilot: int | None = None  # rows that waited before features and settings were chosen
     n_expected: int | None = None  # total number of rows, if it is known that no more will come
     is_weighted: bool | None = None  # None before the first row
@@ -143,8 +171,8 @@ class FitState(NamedTuple):
     buffer: Transitions | None = None  # its first `n_sampled` rows are the sample, the first rows of the log
     n_sampled: int = 0
     capacity: int = 1  # largest size of the sample; set with the first row, unless it is 0
-    observations: NDArray[Any] | None = None  # of the buffer's rows
-    next_observations: NDArray[Any] | None = None
+    observations: Any | None = None  # of the buffer's rows
+    next_observations: Any | None = None
     action: NDArray[Any] | None = None  # if the log has actions
     starts: NDArray[np.bool_] | None = None  # first rows of episodes
 
@@ -153,12 +181,18 @@ class FitState(NamedTuple):
         """Number of rows that have not changed theta yet, because the pilot or their batch is incomplete."""
         if self.learner is not None:
             return self.learner.n_waiting
-        return 0 if self.sums is not None or self.linear is not None else self.n_rows
+        has_run = self.is_closed_form or self.linear is not None or self.sparse is not None
+        return 0 if has_run else self.n_rows
+
+    @property
+    def is_closed_form(self) -> bool:
+        """Whether the closed form of all rows is computed."""
+        return self.sums is not None or self.iterative is not None
 
     @property
     def algorithm(self) -> Algorithm | None:
         """Algorithm with its current settings; None for the closed form and while the settings are undecided."""
-        run = self.learner or self.linear
+        run = self.learner or self.linear or self.sparse
         return None if run is None else run.algorithm
 
     def with_sample_of(self, other: FitState) -> FitState:
@@ -170,21 +204,25 @@ class FitState(NamedTuple):
     def trim(self) -> FitState:
         """Return the state with its buffers cut to the rows in use."""
         learner, linear, sums, n = self.learner, self.linear, self.sums, self.n_sampled
+        sparse = self.sparse
         if learner is not None:
             learner = learner._replace(buffer=_cut(learner.buffer, learner.n_waiting), loop=None)
         if linear is not None:
             reservoir = linear.reservoir
             reservoir = reservoir._replace(buffer=_cut(reservoir.buffer, reservoir.n_kept))
             linear = linear._replace(reservoir=reservoir, loops=None)
+        if sparse is not None:
+            sparse = sparse._replace(reservoir=sparse.reservoir.compact())
         if sums is not None:
             sums = sums._replace(buffer=_cut(sums.buffer, sums.n_waiting), held=_cut(sums.held, sums.n_summed))
         return self._replace(
             learner=learner,
             linear=linear,
+            sparse=sparse,
             sums=sums,
             buffer=_cut(self.buffer, n),
-            observations=None if self.observations is None else self.observations[:n],
-            next_observations=None if self.next_observations is None else self.next_observations[:n],
+            observations=None if self.observations is None else part_of(self.observations, 0, n),
+            next_observations=None if self.next_observations is None else part_of(self.next_observations, 0, n),
             action=None if self.action is None else self.action[:n],
             starts=None if self.starts is None else self.starts[:n],
         )
@@ -232,10 +270,10 @@ def keep_rows(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
     """Add rows and their observations to the sample, as long as it is not full."""
     if state.observations is not None:
         check_alike(chunk.observations, state.observations)
-    row_bytes = max(16 * rows.n_features, 2 * chunk.observations[:1].nbytes)
-    is_linear = state.linear is not None and state.sums is None and chunk.action is None
+    n_bytes = 1 if rows.is_sparse else max(16 * rows.n_features, int(2 * row_bytes(chunk.observations)))
+    is_linear = rows.is_sparse or (state.linear is not None and state.sums is None and chunk.action is None)
     most = _LINEAR_ROWS if is_linear else _MOST_ROWS
-    size = max(1, min(most, _MOST_BYTES // row_bytes))
+    size = max(1, min(most, _MOST_BYTES // n_bytes))
     first, last = state.n_sampled, min(state.n_sampled + len(rows), size)
     n, starts = last - first, chunk.starts
     if starts is None:
@@ -250,7 +288,12 @@ def keep_rows(state: FitState, rows: Transitions, chunk: Chunk) -> FitState:
     buffers: dict[str, Any] = {}
     for name, values in kept.items():
         if values is not None:
-            buffers[name] = _longer(getattr(state, name), first, values, size)
+            before = getattr(state, name)
+            if is_sparse(values):
+                some = part_of(values, 0, n)
+                buffers[name] = some.copy() if before is None or not first else join_tables([before, some])
+                continue
+            buffers[name] = _longer(before, first, values, size)
             buffers[name][first:last] = values[:n]
     buffer = append(state.buffer, first, rows.part(0, n), size)
     return state._replace(buffer=buffer, n_sampled=last, capacity=size, **buffers)
@@ -296,9 +339,9 @@ def is_same_log(one: FitState, other: FitState) -> bool:
     if not all(np.array_equal(a, b) for a, b in columns):
         return False
     seen = [(one.observations, other.observations), (one.next_observations, other.next_observations)]
-    pairs = [(a[:n], b[:n]) for a, b in seen if a is not None and b is not None]
-    if all(a.shape == b.shape for a, b in pairs):
-        return all(np.array_equal(a, b) for a, b in pairs)
+    pairs = [(part_of(a, 0, n), part_of(b, 0, n)) for a, b in seen if a is not None and b is not None]
+    if all(a.shape == b.shape and type(a) is type(b) for a, b in pairs):
+        return all(are_equal(a, b) for a, b in pairs)
     # Other columns of the same rows. Rewards that do not vary are no evidence.
     return bool(np.ptp(one.buffer.reward[:n]) > 0.0)
 
@@ -309,7 +352,7 @@ def sample_of(state: FitState, n_rows: int | None = None) -> Transitions:
         raise NotFittedError("The evaluator has received no rows.", "Call fit or partial_fit.")
     n = state.n_sampled if n_rows is None else min(n_rows, state.n_sampled)
     sample = state.buffer.part(0, n).as_float64()
-    if sample.rank == 0:
+    if not sample.phi.data.any() if sample.is_sparse else sample.rank == 0:
         raise InvalidInputError(
             f"All features are 0 in the first {n:,} rows.",
             "Use other features.",

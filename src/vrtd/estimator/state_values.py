@@ -15,8 +15,10 @@ from vrtd.estimator.evaluator import Evaluator
 from vrtd.estimator.visits import VisitCounts
 from vrtd.features import Features, Scaled, Tabular, TargetFeatures
 from vrtd.features import Table as FeatureTable
+from vrtd.features.features import MOST_DENSE
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import WrappedLog
+from vrtd.sparse import is_sparse
 from vrtd.tables import Table
 
 Kind = Literal["table", "curve", "map", "list"]
@@ -44,6 +46,19 @@ class Board(NamedTuple):
 CELLS = {"S": "start", "F": "frozen", "H": "hole", "C": "cliff", "G": "goal"}
 
 
+def _without_sparse_rows(chunk: Chunk) -> Chunk:
+    """Return a chunk with dense observations, which a report can show."""
+    n = chunk.observations.shape[1]
+    if n > MOST_DENSE:
+        raise InvalidInputError(
+            f"A report shows observations, but these are sparse rows of {n:,} numbers.",
+            "Use vrtd.Evaluator, whose fit takes the same log.",
+        )
+    return chunk._replace(
+        observations=chunk.observations.toarray(), next_observations=chunk.next_observations.toarray()
+    )
+
+
 class LogSummary(WrappedLog):
     """A log that collects the facts for a report while it is read for the first time.
 
@@ -65,6 +80,8 @@ class LogSummary(WrappedLog):
         """Yield the chunks of the log, and collect the facts on the first pass."""
         is_first, self._is_first = self._is_first, False
         for chunk in self._log.chunks():
+            if is_sparse(chunk.observations):
+                chunk = _without_sparse_rows(chunk)
             if is_first and chunk.n_rows:
                 if not self.n_seen:
                     _check_names(self.names, chunk.observations[0].size)

@@ -18,12 +18,14 @@ from vrtd.estimator.least_squares import Solution, add, no_sums, solve
 from vrtd.estimator.linear_estimate import LinearEstimate, LinearPoint, estimate_linearly, estimate_point
 from vrtd.estimator.overlap import MOST_ROWS, Overlap, TargetSample, measure_overlap
 from vrtd.estimator.recursion_spread import RecursionSpread, measure_recursion
+from vrtd.estimator.sparse_estimate import estimate_sparse_point, estimate_sparsely
 from vrtd.estimator.spread import BlockSpread, Spread, find_slowness
 from vrtd.estimator.state import FitState, Setup, initial_theta, sample_of
-from vrtd.features import TargetFeatures, spans_constant
+from vrtd.features import Hashed, TargetFeatures, spans_constant
 from vrtd.lazy import cached_property
 from vrtd.problems import Transitions
 from vrtd.series import block_correlation
+from vrtd.sparse import has_any, is_sparse, mean_of, part_of
 
 Method = Literal["recursion", "closed_form"]  # the estimate that an interval is for
 # Share that the initial transient may add to the squared error: for intervals, which are widened by it, and for values.
@@ -75,8 +77,10 @@ class FitSummary:
 
     def spans(self, phi: Floats) -> NDArray[np.bool_]:
         """Return for each feature row whether the log determines phi.theta; with O(d) work it is not fully checked."""
-        if self.state.linear is not None:
+        if self.is_run_linearly:
             return _has_none(self.linear_estimate.unseen, phi)
+        if self.state.iterative is not None:
+            return _has_none(np.flatnonzero(~self.solution.seen), phi)
         if self.setup.settings.cost == "linear":
             return np.ones(len(phi), np.bool_)
         return self.sample.spans(phi) if self.is_usable else np.zeros(len(phi), np.bool_)
@@ -94,23 +98,27 @@ class FitSummary:
     @cached_property
     def solution(self) -> Solution:
         """Closed form of all rows, if their sums are kept."""
+        if self.state.iterative is not None:
+            if self.state.iterative.theta is None:
+                raise NotFittedError("The fit was stopped before a first solution.", "Fit again.")
+            return self.state.iterative.as_solution()
         if self.state.sums is None:
             raise NotFittedError("The closed form of all rows was not computed.", "Fit with closed_form=True.")
         return solve(self.state.sums, self.theta_0, self.first_phi)
 
     @property
-    def first_phi(self) -> NDArray[np.floating[Any]]:
+    def first_phi(self) -> Any:
         """Feature rows of the sample in their original type, without the work that `sample` takes."""
         buffer = self.state.buffer
-        return np.empty((0, len(self.theta_0))) if buffer is None else buffer.phi[: self.state.n_sampled]
+        return np.empty((0, len(self.theta_0))) if buffer is None else part_of(buffer.phi, 0, self.state.n_sampled)
 
     @cached_property
     def has_constant(self) -> bool:
-        """Whether some combination of the features is constant on the sample."""
-        return spans_constant(self.first_phi)
+        """Whether some combination of the features is constant on the sample; not checked for sparse rows."""
+        return is_sparse(self.first_phi) or spans_constant(self.first_phi)
 
     @cached_property
-    def state_phi(self) -> Floats:
+    def state_phi(self) -> Any:
         """Features (n, d) of the states of the sample; those of its rows differ if they depend on actions."""
         features, observations = self.state.features, self.state.observations
         if not isinstance(features, TargetFeatures) or observations is None:
@@ -148,14 +156,28 @@ class FitSummary:
     @cached_property
     def linear_estimate(self) -> LinearEstimate:
         """Estimate of a `LinearFit`, with its noise."""
+        if self.state.sparse is not None:
+            return estimate_sparsely(self.state.sparse, self.linear_point)
         assert self.state.linear is not None
         return estimate_linearly(self.state.linear, self.linear_point)
 
     @cached_property
     def linear_point(self) -> LinearPoint:
         """Point estimate of a `LinearFit`, without the noise, which may take more work."""
+        if self.state.sparse is not None:
+            return estimate_sparse_point(self.state.sparse)
         assert self.state.linear is not None
         return estimate_point(self.state.linear)
+
+    @property
+    def is_run_linearly(self) -> bool:
+        """Whether the fit is a `LinearFit` or a `SparseFit`, whose estimates are corrected means over blocks."""
+        return self.state.linear is not None or self.state.sparse is not None
+
+    @cached_property
+    def _kept_rows(self) -> Transitions | None:
+        run = self.state.linear or self.state.sparse
+        return None if run is None else run.reservoir.rows
 
     @property
     def own_method(self) -> Method:
@@ -167,10 +189,11 @@ class FitSummary:
         if (method or self.own_method) == "closed_form":
             return self._closed_form_solution.why_no_interval
         learner = self.state.learner
-        if self.state.linear is not None:
+        if self.is_run_linearly:
             return self.linear_estimate.why_no_interval
         if self.setup.settings.cost == "linear":
-            return "with cost='linear' one is known only for richardson_td, and for vrtd with growing batches"
+            others = "" if self.setup.settings.is_sparse else "richardson_td, and for "
+            return f"with cost='linear' one is known only for {others}vrtd with growing batches"
         match None if learner is None else learner.algorithm:
             case None | VRTD(radius=None) | TD(average=False, radius=None, step_size=int() | float()):
                 return None
@@ -195,9 +218,9 @@ class FitSummary:
                 f"trace_decay is {trace_decay:g}.",
                 "Use algorithm='closed_form'.",
             )
-        if self.state.sums is not None:
+        if self.state.is_closed_form:
             return self.solution
-        if self.state.linear is not None or self.setup.settings.cost == "linear":
+        if self.is_run_linearly or self.setup.settings.cost == "linear":
             raise InvalidInputError(
                 "method='closed_form' takes d^2 operations per row, which the cost of this fit does not allow.",
                 "Drop method, or fit with cost='quadratic'.",
@@ -215,14 +238,21 @@ class FitSummary:
             size = np.square(solution.influence).sum()
         if not np.isfinite(size):
             raise InvalidInputError("The squares of the TD errors are too large for an interval.", "Scale the rewards.")
-        slowness = find_slowness(self.reduced, solution.n_rows) if self.is_usable else None
+        unseen, rare = np.flatnonzero(~solution.seen), np.flatnonzero(solution.seen & solution.rare)
+        spans, spare = solution.spans, None
+        if self.state.iterative is not None:
+            slowness, spans = self.state.iterative.doubt, partial(_has_none, unseen)
+            spare = self._spare_variance(solution.theta, np.append(unseen, rare))
+        else:
+            slowness = find_slowness(self.reduced, solution.n_rows) if self.is_usable else None
         return BlockSpread(
             theta=solution.theta,
             influence=solution.influence,
-            ends=None if self.state.sums is None else np.array(solution.ends.rows),
-            spans=solution.spans,
-            unseen=np.flatnonzero(~solution.seen),
-            rare=np.flatnonzero(solution.seen & solution.rare),
+            ends=np.array(solution.ends.rows) if self.state.is_closed_form else None,
+            spans=spans,
+            unseen=unseen,
+            rare=rare,
+            spare=spare,
             leak=solution.leak,
             largest=solution.largest,
             doubt=solution.doubt or slowness,
@@ -233,25 +263,32 @@ class FitSummary:
     def _linear_spread(self) -> BlockSpread:
         found = self.linear_estimate
         doubt, most = self.linear_doubt(of_intervals=True), _MOST_CORRELATION / np.sqrt(len(found.influence))
-        phi = found.total_phi / found.n_rows_of[:, None]
-        variances = phi.var(axis=0)
-        weights = np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0.0)
-        if doubt is None and (
-            block_correlation(found.influence, self._mean_squares) > most
-            or block_correlation(phi[found.n_before :], weights) > most
-        ):
+        is_correlated = block_correlation(found.influence, self._mean_squares) > most
+        if not is_correlated and found.total_phi is not None:
+            phi = found.total_phi / found.n_rows_of[:, None]
+            variances = phi.var(axis=0)
+            weights = np.divide(1.0, variances, out=np.zeros_like(variances), where=variances > 0.0)
+            is_correlated = block_correlation(phi[found.n_before :], weights) > most
+        if doubt is None and is_correlated:
             doubt = f"estimates from adjacent blocks of {found.n_rows_of.mean():,.0f} rows are correlated"
         return BlockSpread(
             theta=found.theta, influence=found.influence, ends=found.ends[found.n_before :],
             unseen=found.unseen, rare=found.rare, spans=partial(_has_none, found.unseen), doubt=doubt,
-            n_rows=found.n_rows,
+            n_rows=found.n_rows, spare=self._spare_variance(found.theta, np.append(found.unseen, found.rare)),
         )  # fmt: skip
+
+    def _spare_variance(self, theta: Floats, unknown: NDArray[np.intp]) -> float | None:
+        """Return the mean square of the known parameters if features are hashed, so that no feature is special."""
+        if not isinstance(self.state.features, Hashed):
+            return None
+        is_known = np.ones(len(theta), np.bool_)
+        is_known[unknown] = False
+        return float(np.square(theta[is_known]).mean()) if is_known.any() else None
 
     def linear_doubt(self, of_intervals: bool) -> str | None:
         """Return why a `LinearPoint` has not converged, or None; the limit for intervals is stricter."""
-        point, linear, discount = self.linear_point, self.state.linear, self.setup.discount
-        assert linear is not None
-        rows = linear.reservoir.rows
+        point, discount = self.linear_point, self.setup.discount
+        rows = self._kept_rows
         if rows is not None and discount < 1.0 and not rows.is_weighted:
             largest = float(np.abs(rows.reward).max()) / (1.0 - discount)
             values = float(np.sqrt(np.square(self.visited_phi @ point.theta).mean()))
@@ -266,12 +303,14 @@ class FitSummary:
 
     def is_linear(self, method: Method | None) -> bool:
         """Return whether the estimate of this method is a `LinearEstimate`."""
-        return self.state.linear is not None and (method or self.own_method) == "recursion"
+        return self.is_run_linearly and (method or self.own_method) == "recursion"
 
     def n_blocked(self, method: Method | None) -> int | None:
         """Return how many first rows of the log the blocks are made of; None if they are blocks of the sample."""
         if self.is_linear(method):
-            return None if self.state.linear is None else self.state.n_distinct
+            return self.state.n_distinct
+        if self.state.iterative is not None:
+            return self.state.iterative.n_rows
         return None if self.state.sums is None else self.state.sums.n_summed
 
     def aligned_spread(self, method: Method | None) -> Spread:
@@ -286,21 +325,33 @@ class FitSummary:
     @property
     def _mean_squares(self) -> Floats:
         """Mean squares (d,) of the features over the kept rows."""
-        return np.asarray(np.square(np.asarray(self.visited_phi, dtype=np.float64)).mean(axis=0))
+        phi = self.visited_phi
+        return (
+            mean_of(phi.power(2))
+            if is_sparse(phi)
+            else np.asarray(np.square(np.asarray(phi, dtype=np.float64)).mean(axis=0))
+        )
 
     @cached_property
-    def visited_phi(self) -> NDArray[Any]:
+    def visited_phi(self) -> Any:
         """Features (n, d) of visited states: the reservoir of a `LinearFit`, and otherwise the sample."""
-        linear = self.state.linear
-        if linear is None or linear.reservoir.rows is None or isinstance(self.state.features, TargetFeatures):
+        if self.state.iterative is not None:
+            return self.first_phi
+        rows, run = self._kept_rows, self.state.linear or self.state.sparse
+        if rows is None or run is None or isinstance(self.state.features, TargetFeatures):
             return self.state_phi
-        phi = linear.reservoir.rows.phi
-        return phi if linear.scale is None else np.asarray(phi * linear.scale)
+        return (
+            rows.phi
+            if run.scale is None
+            else rows.divide(1.0 / run.scale).phi
+            if rows.is_sparse
+            else np.asarray(rows.phi * run.scale)
+        )
 
     @cached_property
     def _recursion(self) -> RecursionSpread | BlockSpread:
         state, settings = self.state, self.setup.settings
-        if state.linear is not None:
+        if self.is_run_linearly:
             return self._linear_spread
         if settings.is_closed_form:
             raise InvalidInputError("method='recursion' does not apply to the closed form.", "Drop method.")
@@ -315,4 +366,4 @@ class FitSummary:
 
 def _has_none(features: NDArray[np.intp], phi: Floats) -> NDArray[np.bool_]:
     """Return for each row whether all these features are 0."""
-    return np.asarray(~(phi[:, features] != 0.0).any(axis=1))
+    return ~has_any(phi, features)

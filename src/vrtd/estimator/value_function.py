@@ -23,6 +23,7 @@ from vrtd.estimator.summary import FitSummary, Method
 from vrtd.features import Features, ObservationSpace, TargetFeatures
 from vrtd.logs.arrow_values import ArrowStream
 from vrtd.logs.new_observations import as_actions, as_observations
+from vrtd.sparse import is_scipy_sparse, mean_of, unit_rows
 
 _PARAMETERS = 512  # parameters whose intervals are computed at once
 
@@ -64,9 +65,9 @@ class ValueFunction:
         """Parameters, an array of shape (d,); equal to ``theta_0`` before anything is learned."""
         if self._state.learner is not None:
             return self._state.learner.theta.copy()
-        if self._state.linear is not None:
+        if self._state.linear is not None or self._state.sparse is not None:
             return self._summary.linear_point.theta.copy()
-        if self._state.sums is not None:
+        if self._state.is_closed_form:
             return self._summary.solution.theta.copy()
         return initial_theta(self._setup, self._state)
 
@@ -88,7 +89,7 @@ class ValueFunction:
     @property
     def n_episodes_(self) -> int:
         """Number of episodes whose first state is in the log."""
-        return 0 if self._state.episodes is None else int(self._state.episodes.starts.total[-1])
+        return 0 if self._state.episodes is None else self._state.episodes.n_starts
 
     @property
     def has_policy_value(self) -> bool:
@@ -192,7 +193,8 @@ class ValueFunction:
         """
         level, d, found = check_level(level), self.features.n_features, []
         for first in range(0, d, _PARAMETERS):
-            each = np.eye(min(_PARAMETERS, d - first), d, first)
+            n = min(_PARAMETERS, d - first)
+            each: Any = unit_rows(first, n, d) if self.features.is_sparse else np.eye(n, d, first)
             found.append(self._estimates(each, method).intervals(level))
         return Intervals(*map(np.concatenate, zip(*found, strict=True)))
 
@@ -219,7 +221,7 @@ class ValueFunction:
         """
         level, summary = check_level(level), self._summary
         if self.why_no_interval(method) is not None:
-            return self._estimates(summary.visited_phi.mean(axis=0)[None], method).intervals(level).first
+            return self._estimates(mean_of(summary.visited_phi)[None], method).intervals(level).first
         self._spread(method, stacklevel=3)
         return mean_over_states(summary, method).intervals(level).first
 
@@ -271,15 +273,16 @@ class ValueFunction:
             One estimate.
         """
         if observations is not None:
-            if np.ndim(observations) == 0 and not isinstance(observations, Mapping | ArrowStream):
+            is_table = isinstance(observations, Mapping | ArrowStream) or is_scipy_sparse(observations)
+            if not is_table and np.ndim(observations) == 0:
                 problem = f"observations must be start states, one row for each, but is {observations!r:.60}."
                 raise InvalidInputError(problem, "Pass a list of states, or level=0.95 for a confidence level.")
             phi = self._features_of(observations)
-            if not len(phi):
+            if not phi.shape[0]:
                 raise InvalidInputError("observations has no start state.", "Pass at least one.")
-            n = len(phi)
+            n = phi.shape[0]
             spread = float(np.var(phi @ self.theta_, ddof=1)) / n if n > 1 else 0.0
-            return self._estimates(phi.mean(axis=0)[None], method, stacklevel=4).widen(spread, max(n - 1.0, 1.0))
+            return self._estimates(mean_of(phi)[None], method, stacklevel=4).widen(spread, max(n - 1.0, 1.0))
         episodes = self._state.episodes
         if episodes is None or not self.has_policy_value:
             raise InvalidInputError(
@@ -288,7 +291,7 @@ class ValueFunction:
                 "Pass start states: policy_value(observations).",
             )
         if self.why_no_interval(method) is not None:
-            return self._estimates(episodes.starts.mean[None], method, stacklevel=4)
+            return self._estimates(episodes.mean_start[None], method, stacklevel=4)
         self._spread(method, stacklevel=4)
         is_quick = self._summary.own_method == "closed_form"
         check = check_returns(self._summary) if is_quick else None
@@ -332,11 +335,11 @@ class ValueFunction:
         """
         return is_same_log(self._state, other._state)
 
-    def _features_of(self, observations: Any, actions: ArrayLike | None = None) -> Floats:
+    def _features_of(self, observations: Any, actions: ArrayLike | None = None) -> Any:
         features, space = self.features, self._state.space or ObservationSpace("features")
         rows = as_observations(space, observations)
         if actions is None:
-            return np.asarray(features(rows), dtype=np.float64)
+            return features(rows).astype(np.float64, copy=False)
         if not isinstance(features, TargetFeatures):
             raise InvalidInputError(
                 "actions need features that depend on actions, but the features are those of states.",
@@ -408,11 +411,14 @@ class ValueFunction:
     def _warn_if_far(self, is_frequent: bool = False) -> None:
         """Warn if the values are further from the closed form of the sample than noise explains."""
         state, settings = self._state, self._setup.settings
-        if state.linear is not None and state.n_rows >= LEAST_CHECKED:
+        if (state.linear is not None or state.sparse is not None) and state.n_rows >= LEAST_CHECKED:
             doubt = self._summary.linear_doubt(of_intervals=False)
             if doubt is not None:
                 remedy = "Use more data, other features, or the closed form: algorithm='closed_form'."
                 warnings.warn(f"Not converged: {doubt}. {remedy}", ConvergenceWarning, stacklevel=3)
+        if state.iterative is not None and state.iterative.doubt is not None:
+            remedy = "Use other features or more data, or cost='linear'."
+            warnings.warn(f"Not converged: {state.iterative.doubt}. {remedy}", ConvergenceWarning, stacklevel=3)
         if state.learner is None or settings.trace_decay > 0.0 or state.n_sampled < LEAST_CHECKED:
             return
         if settings.cost == "linear":

@@ -12,6 +12,7 @@ from vrtd.features.features import MOST_FEATURES as MOST_FEATURES
 from vrtd.features.features import Features as Features
 from vrtd.features.fourier import Fourier as Fourier
 from vrtd.features.fourier import RandomFourier as RandomFourier
+from vrtd.features.hashed import Hashed as Hashed
 from vrtd.features.identity import Identity as Identity
 from vrtd.features.pairs import FromPairs as FromPairs
 from vrtd.features.pairs import TargetFeatures as TargetFeatures

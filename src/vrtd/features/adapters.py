@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 
 from vrtd.errors import InvalidInputError, MissingExtraError
 from vrtd.features.blocks import FEWER, TRY, call_in_blocks, try_on
-from vrtd.features.features import Features, as_rows, check_bound, check_finite, check_some, set_count
+from vrtd.features.features import (
+    MOST_FEATURES,
+    MOST_SPARSE,
+    Features,
+    as_rows,
+    check_bound,
+    check_finite,
+    check_some,
+    set_count,
+)
 from vrtd.features.identity import Identity
 from vrtd.features.pairs import FromPairs
 from vrtd.features.specs import parse
@@ -29,6 +38,11 @@ class ForeignFeatures(Features):
     def n_features(self) -> int:
         """Number of features d."""
         return check_bound(self, "the number of features", self.n)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows are sparse, which the user's code must then return."""
+        return self.n is not None and self.n > MOST_FEATURES
 
 
 @dataclass(frozen=True)
@@ -57,7 +71,7 @@ class FromFunction(ForeignFeatures):
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InvalidInputError(f"function must be callable, but got {self.function!r:.60}.", "Pass a function.")
-        set_count(self, "n", FEWER)
+        set_count(self, "n", FEWER, MOST_SPARSE)
 
     def bind(self, observations: NDArray[Any]) -> Self:
         """Return these features with their number, after a test of the function.
@@ -75,7 +89,7 @@ class FromFunction(ForeignFeatures):
         n = try_on(self.function, (observations,), self.n)
         return self if n == self.n else replace(self, n=n)
 
-    def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    def __call__(self, observations: NDArray[Any]) -> Any:
         """Return the rows of observations, of shape (n, d)."""
         return call_in_blocks(self.function, (observations,), self.n_features)
 
@@ -108,7 +122,7 @@ class FromTransformer(ForeignFeatures):
                 f"transformer must have a method transform, but got {self.transformer!r:.60}.",
                 "Pass e.g. RBFSampler(n_components=50).",
             )
-        set_count(self, "n", FEWER)
+        set_count(self, "n", FEWER, MOST_SPARSE)
 
     @property
     def needs_data(self) -> bool:
@@ -137,7 +151,7 @@ class FromTransformer(ForeignFeatures):
         fitted = replace(self, transformer=transformer)
         return replace(fitted, n=try_on(fitted._transform, (rows,), self.n))
 
-    def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    def __call__(self, observations: NDArray[Any]) -> Any:
         """Return the rows of observations, of shape (n, d)."""
         return call_in_blocks(self._transform, (as_rows(observations),), self.n_features)
 

@@ -19,6 +19,7 @@ from vrtd.features.selection import Selected
 from vrtd.features.spaces import ObservationSpace
 from vrtd.features.standardised import Standardised
 from vrtd.features.tabular import OneHot, Tabular, largest_states
+from vrtd.sparse import is_scipy_sparse
 
 # Most states that are inferred from data alone. Larger numbers are probably quantities.
 _MOST_STATES = 1000
@@ -36,7 +37,7 @@ class Auto(Features):
     - a table with one feature per state for states;
     - a constant and the standardised columns for the columns of a table;
     - a constant and random Fourier features for the points of a box, fewer in fewer dimensions;
-    - the observations themselves for arrays with two or more dimensions and no known space.
+    - the observations themselves for sparse rows, and for arrays with two or more dimensions and no known space.
 
     Parameters
     ----------
@@ -81,6 +82,8 @@ class Auto(Features):
         Features
             The chosen features. They are of another class than ``Auto``.
         """
+        if is_scipy_sparse(observations):
+            return Identity().bind(observations)
         observations = np.asarray(observations)
         check_some(observations, "choose features", "Pass observations.")
         return _choose(self.space or guess_space(observations), observations).bind(observations)

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.checks import require
 from vrtd.errors import DataError
-from vrtd.features.features import check_finite, check_most, check_some, finite_rows, row_dtype
+from vrtd.features.features import (
+    MOST_FEATURES,
+    MOST_SPARSE,
+    check_finite,
+    check_most,
+    check_some,
+    finite_rows,
+    row_dtype,
+)
+from vrtd.sparse import as_sparse_rows, is_sparse, join_tables, make_rows, part_of
+from vrtd.sparse import finite_rows as all_finite_rows
 
 # The user's code is always called with this many rows, because the number of rows changes how a matrix product rounds.
 BLOCK = 256
@@ -32,13 +42,15 @@ def blocks_of(rows: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArra
         yield some, np.pad(some, (0, BLOCK - len(some)), mode="edge")
 
 
-def call_in_blocks(function: Callable[..., Any], arrays: tuple[Any, ...], n: int) -> NDArray[np.floating[Any]]:
+def call_in_blocks(function: Callable[..., Any], arrays: tuple[Any, ...], n: int) -> Any:
     """Return the n features that the user's code computes from observations, or from observations and actions.
 
     Rows that are not finite give NaN and are not passed to the code, which may refuse them or hide them.
     """
     arrays = tuple(map(np.asarray, arrays))
     good = np.logical_and.reduce([finite_rows(array) for array in arrays])
+    if n > MOST_FEATURES:
+        return _call_sparsely(function, arrays, good, n)
     out = np.full((len(good), n), np.nan, row_dtype(arrays[0]))
     for rows, whole in blocks_of(np.flatnonzero(good)):
         out[rows] = _call(function, tuple(array[whole] for array in arrays), n)[: len(rows)]
@@ -52,6 +64,31 @@ def call_in_blocks(function: Callable[..., Any], arrays: tuple[Any, ...], n: int
     return out
 
 
+def _call_sparsely(function: Callable[..., Any], arrays: tuple[Any, ...], good: NDArray[np.bool_], n: int) -> Any:
+    """Return sparse rows, with NaN in one column for rows that are not finite."""
+    dtype, found = row_dtype(arrays[0]), []
+    for rows, whole in blocks_of(np.flatnonzero(good)):
+        part = part_of(_call(function, tuple(array[whole] for array in arrays), n), 0, len(rows))
+        finite = all_finite_rows(part)
+        require(
+            finite.all(),
+            f"The features of row {rows[np.argmin(finite)]} are not finite, although its observation is.",
+            "Fix the feature function, or drop the row.",
+            DataError,
+        )
+        found.append(part.astype(dtype, copy=False))
+    bad = int((~good).sum())
+    found.append(make_rows(np.full(bad, np.nan, dtype), np.zeros(bad, np.int32), np.arange(bad + 1, dtype=np.int32), n))
+    order = np.empty(len(good), np.intp)
+    order[np.append(np.flatnonzero(good), np.flatnonzero(~good))] = np.arange(len(good))
+    return join_tables(found)[order]
+
+
+def dense_rows(rows: Any) -> NDArray[Any]:
+    """Return rows as dense ones."""
+    return np.asarray(rows.toarray() if is_sparse(rows) else rows)
+
+
 def try_on(function: Callable[..., Any], arrays: tuple[Any, ...], n: int | None) -> int:
     """Return the number of features of the function, after a test that it treats each row independently."""
     for array in arrays:
@@ -59,10 +96,10 @@ def try_on(function: Callable[..., Any], arrays: tuple[Any, ...], n: int | None)
     few = tuple(np.asarray(array)[:_TRIED] for array in arrays)
     check_finite(few[0], TRY[0])
     width = int(_call(function, few, n).shape[1])
-    together = call_in_blocks(function, few, width)
+    together = dense_rows(call_in_blocks(function, few, width))
     close = _TOLERANCE * float(np.abs(together).max())
     for row in range(len(few[0])):
-        alone = call_in_blocks(function, tuple(array[row : row + 1] for array in few), width)
+        alone = dense_rows(call_in_blocks(function, tuple(array[row : row + 1] for array in few), width))
         same = np.allclose(alone, together[row], rtol=_TOLERANCE, atol=close)
         require(
             same,
@@ -72,15 +109,19 @@ def try_on(function: Callable[..., Any], arrays: tuple[Any, ...], n: int | None)
     return width
 
 
-def _call(function: Callable[..., Any], arrays: tuple[NDArray[Any], ...], n: int | None) -> NDArray[Any]:
+def _call(function: Callable[..., Any], arrays: tuple[NDArray[Any], ...], n: int | None) -> Any:
     """Return the (n, d) rows that the function computes."""
     from scipy.sparse import issparse
 
     answer: Any = function(*arrays)
-    if issparse(answer):
-        check_most(answer.shape[1], FEWER)  # type: ignore[attr-defined]
-        answer = answer.toarray()  # type: ignore[attr-defined]
-    rows = np.asarray(answer)
+    is_sparse_answer = issparse(answer)
+    answer = cast("Any", answer)
+    if is_sparse_answer and answer.shape[1] > MOST_FEATURES:
+        check_most(answer.shape[1], FEWER, most=MOST_SPARSE)
+        rows: Any = as_sparse_rows("features", answer)
+    else:
+        rows = np.asarray(answer.toarray() if is_sparse_answer else answer)
+        check_most(rows.shape[1] if rows.ndim == 2 else 0, FEWER)
     count = len(arrays[0])
     fits = rows.dtype.kind in "biuf" and rows.ndim == 2 and rows.shape == (count, n or rows.shape[1])
     require(
@@ -90,5 +131,4 @@ def _call(function: Callable[..., Any], arrays: tuple[NDArray[Any], ...], n: int
         "Return one row per observation, always of the same length.",
     )
     require(rows.shape[1] > 0, "The feature function returned no features.", "Return at least one column.")
-    check_most(rows.shape[1], FEWER)
     return rows

@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 
 from vrtd.arrays import Floats
 from vrtd.checks import as_number, check_count, require
-from vrtd.features.features import Features, as_rows, check_bound, check_finite, check_most, check_some, check_width
+from vrtd.features.features import (
+    MOST_FEATURES,
+    Features,
+    as_rows,
+    check_bound,
+    check_finite,
+    check_most,
+    check_some,
+    check_width,
+)
 from vrtd.features.spaces import Bounds
 
 # Numbers in one block of work, so that it stays in the cache.
@@ -38,6 +47,7 @@ class Bounded(Features):
 
     clips: ClassVar[bool] = False  # whether observations outside the bounds are moved to them
     fewer: ClassVar[str]  # remedy if there are too many features
+    most: ClassVar[int] = MOST_FEATURES
 
     def __post_init__(self) -> None:
         low, high = as_bounds("low", self.low), as_bounds("high", self.high)
@@ -48,7 +58,7 @@ class Bounded(Features):
         object.__setattr__(self, "low", low)
         object.__setattr__(self, "high", high)
         self._check_sizes()
-        check_most(self._count(1), self.fewer)  # there is at least one dimension
+        check_most(self._count(1), self.fewer, most=self.most)  # there is at least one dimension
         if low is not None and high is not None:
             _check_order(low, high)
             self._check_dimensions(len(low))
@@ -59,7 +69,7 @@ class Bounded(Features):
 
     def _check_dimensions(self, k: int) -> None:
         """Raise unless the features are defined in k dimensions and are not too many."""
-        check_most(self._count(k), self.fewer)
+        check_most(self._count(k), self.fewer, most=self.most)
 
     @abstractmethod
     def _count(self, k: int) -> int:
@@ -116,27 +126,39 @@ class Bounded(Features):
         """Number of features d."""
         return self._count(self.n_dimensions)
 
-    def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    def __call__(self, observations: NDArray[Any]) -> Any:
         """Return the rows of observations, of shape (n, d)."""
         bounds = check_bound(self, "low and high", None if self.needs_data else self._bounds)
         low, high = np.array(bounds, np.float64)[:, :, None]
         span = high - low
         rows = as_rows(observations)
         check_width(rows, len(low))
+        if self.is_sparse:
+            return self._sparse_rows(self._scale(rows.T.astype(np.float64), low, span), rows.dtype)
         out = np.empty((len(rows), self.n_features), rows.dtype)
         step = min(max(16, _BLOCK // max(out.shape[1], len(low))), max(1, len(rows)))
         work = np.empty(self._n_work * step)  # allocated once, because allocation would dominate the time
         for start in range(0, len(rows), step):
             block = np.ascontiguousarray(rows[start : start + step].T, dtype=np.float64)
-            finite = np.isfinite(block)
             with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-                x = (block - low) / span
-                if self.clips:
-                    np.clip(x, 0.0, 1.0, out=x)
-                if not finite.all():
-                    x[~finite] = np.nan  # instead of the features at a bound
+                x = self._scale(block, low, span)
                 self._fill(x, out[start : start + step], work[: self._n_work * x.shape[1]].reshape(-1, x.shape[1]))
         return out
+
+    def _scale(self, block: Floats, low: Floats, span: Floats) -> Floats:
+        """Return observations (k, b) in units of the box, NaN where they are not finite."""
+        finite = np.isfinite(block)
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            x = (block - low) / span
+        if self.clips:
+            np.clip(x, 0.0, 1.0, out=x)
+        if not finite.all():
+            x[~finite] = np.nan  # instead of the features at a bound
+        return x
+
+    def _sparse_rows(self, x: Floats, dtype: np.dtype[Any]) -> Any:
+        """Return the sparse rows of x (k, n); only for features that may be sparse."""
+        raise NotImplementedError
 
     @property
     def _bounds(self) -> tuple[Bounds, Bounds] | None:

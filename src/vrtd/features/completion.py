@@ -10,6 +10,7 @@ from vrtd.features.auto import Auto
 from vrtd.features.bounded import Bounded
 from vrtd.features.compose import change_parts
 from vrtd.features.features import Features
+from vrtd.features.hashed import Hashed
 from vrtd.features.pairs import TargetFeatures
 from vrtd.features.spaces import Bounds, ObservationSpace
 from vrtd.features.standardised import Standardised
@@ -52,6 +53,8 @@ def complete(features: Features, space: ObservationSpace | None) -> Features:
                 return replace(part, space=space)
             case Tabular(n_states=None) if space.sizes:
                 return replace(part, n_states=space.sizes)
+            case Hashed(categories=None) if space.columns:
+                return replace(part, categories=space.hashed)
             case Standardised(centre=None, drop=()):
                 return Standardised.of_columns(space.columns)
             case Bounded() if space.bounds is not None:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from vrtd.checks import check_positive, require
 from vrtd.errors import DataError
-from vrtd.features.features import Features, check_bound, check_features, check_most, check_some, row_dtype
+from vrtd.features.features import Features, check_bound, check_dense, check_features, check_most, check_some, row_dtype
 from vrtd.features.selection import Selected
+from vrtd.sparse import is_sparse, squared_norms
 
 # Rows whose norms are computed at once.
 _BLOCK = 4096
@@ -65,6 +66,8 @@ class Stack(Features):
             The bound features, or the features themselves if they are bound already.
         """
         bound = type(self)(*(part.bind(observations) for part in self.features))
+        for part in bound.features:
+            check_dense(part, "A Stack")
         check_most(bound.n_features, _FEWER)
         return self if all(new is old for new, old in zip(bound.features, self.features, strict=True)) else bound
 
@@ -165,12 +168,16 @@ class Scaled(Features):
         inner = self.features.largest_norm
         return inner * self.factor if inner is not None and self.factor is not None else None
 
-    def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows are sparse."""
+        return self.features.is_sparse
+
+    def __call__(self, observations: NDArray[Any]) -> Any:
         """Return the rows of observations, of shape (n, d)."""
         factor = check_bound(self, "the factor", self.factor)
         rows = self.features(observations)
-        scaled: NDArray[np.floating[Any]] = rows * rows.dtype.type(factor)  # a copy: rows may be the caller's
-        return scaled
+        return rows * rows.dtype.type(factor)  # a copy: rows may be the caller's
 
 
 def _largest_norm(features: Features, observations: NDArray[Any]) -> float:
@@ -178,7 +185,8 @@ def _largest_norm(features: Features, observations: NDArray[Any]) -> float:
     check_some(observations, "determine the factor", "Pass factor.")
     largest = 0.0
     for start in range(0, len(observations), _BLOCK):
-        norms = np.linalg.norm(features(observations[start : start + _BLOCK]).astype(np.float64), axis=1)
+        rows = features(observations[start : start + _BLOCK]).astype(np.float64)
+        norms = np.sqrt(squared_norms(rows)) if is_sparse(rows) else np.linalg.norm(rows, axis=1)
         row = start + int(np.argmin(np.isfinite(norms)))
         require(
             np.isfinite(norms).all(),

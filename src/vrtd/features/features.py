@@ -15,8 +15,10 @@ from vrtd.checks import check_count, require
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features.spaces import ObservationSpace
 
-#: Most features that may be computed from observations. Rows are dense, and longer ones are rarely useful.
-MOST_FEATURES = 4096
+#: Most features in dense rows that may be computed from observations. Longer rows are sparse, with the second limit.
+MOST_FEATURES, MOST_SPARSE = 4096, 1 << 24
+#: Sparse observations with more numbers than this are sparse rows. Shorter rows are faster as dense ones.
+MOST_DENSE = 512
 
 Value = TypeVar("Value")
 
@@ -77,12 +79,17 @@ class Features(ABC):
         """
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether rows are sparse; only bound features know."""
+        return False
+
+    @property
     def largest_norm(self) -> float | None:
         """Upper bound of the norm of every row, or None if it is not known."""
         return None
 
     @abstractmethod
-    def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    def __call__(self, observations: Any) -> Any:
         """Return the rows of observations.
 
         Parameters
@@ -92,8 +99,8 @@ class Features(ABC):
 
         Returns
         -------
-        ndarray of shape (n, d)
-            The rows, C-contiguous.
+        ndarray or csr_array of shape (n, d)
+            The rows: C-contiguous, or sparse with at least 4097 features.
         """
 
     @property
@@ -133,6 +140,16 @@ def check_features(value: Any) -> None:
         isinstance(value, Features),
         f"features must be a Features object, but got {type(value).__name__}.",
         "Wrap it with vrtd.features.as_features.",
+    )
+
+
+def check_dense(features: Features, what: str) -> None:
+    """Raise if the rows of bound features are sparse."""
+    require(
+        not features.is_sparse,
+        f"{what} needs dense features, but the rows of {type(features).__name__} with {features.n_features:,} features "
+        "are sparse.",
+        "Use fewer features." if what != "A target policy" else "Use fewer features, or log propensities.",
     )
 
 

@@ -13,7 +13,7 @@ from vrtd.arrays import Floats
 from vrtd.checks import check_count, require
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features.blocks import FEWER, call_in_blocks, try_on
-from vrtd.features.features import Features, as_rows, check_most, check_some, not_stored, row_dtype
+from vrtd.features.features import Features, as_rows, check_dense, check_most, check_some, not_stored, row_dtype
 from vrtd.features.spaces import ObservationSpace
 from vrtd.features.tabular import Tabular
 from vrtd.features.target import Target, check_actions, check_equally_long
@@ -105,7 +105,7 @@ class FromPairs:
         ndarray of shape (n, d)
             The rows.
         """
-        return call_in_blocks(self.function, (observations, actions), self.n_features)
+        return np.asarray(call_in_blocks(self.function, (observations, actions), self.n_features))
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,6 +227,7 @@ class TargetFeatures(Features):
             from vrtd.features.completion import complete  # here, because that module imports this one
 
             features = complete(self.features, space).bind(seen)
+            check_dense(features, "A target policy")
             remedy = "Choose fewer features of observations, or a function of observations and actions."
             check_most(features.n_features * (n_actions or 1), remedy)
         return replace(self, features=features, n_actions=n_actions, space=None)
@@ -350,7 +351,7 @@ class TargetFeatures(Features):
     def _of_joined(self, observations: NDArray[Any], actions: Floats) -> NDArray[np.floating[Any]]:
         if isinstance(self.features, FromPairs):
             return self.features(observations, actions)
-        return self.features(_join(observations, actions))
+        return np.asarray(self.features(_join(observations, actions)))
 
 
 def _as_vectors(actions: NDArray[Any]) -> Floats:

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.checks import check_count, check_positive, require
 from vrtd.errors import DataError
-from vrtd.features.features import Features, check_bound, check_features, check_some, finite_rows, row_dtype
+from vrtd.features.features import (
+    Features,
+    check_bound,
+    check_dense,
+    check_features,
+    check_some,
+    finite_rows,
+    row_dtype,
+)
 
 _BLOCK = 4096  # rows per block of work
 _SPANNED = 1e-6  # root mean square of the residual of the constant 1
@@ -83,6 +91,7 @@ class Selected(Features):
             The bound features. If all columns are kept, they are returned without a selection.
         """
         features = self.features.bind(observations)
+        check_dense(features, "Selected")
         keep = self._find_independent(features, observations) if self.keep is None else tuple(self.keep)
         d = features.n_features
         require(

@@ -24,7 +24,8 @@ class Column(NamedTuple):
         Name of the column.
     levels : tuple of str, optional
         Levels of a category. If not given, it is a column of numbers. Each level becomes a number that is 1 for this
-        level and 0 otherwise. A last number is 1 for all other values.
+        level and 0 otherwise. A last number is 1 for all other values. If there are no levels, the category becomes
+        one number, a hash of its text.
     fill : float, optional
         Replacement of missing numbers. If it is given, a second number is 1 if the number is missing and 0 otherwise.
 
@@ -39,12 +40,19 @@ class Column(NamedTuple):
     fill: float | None = None
 
     @property
+    def is_hashed(self) -> bool:
+        """Whether it is a category that becomes a hash."""
+        return self.levels == ()
+
+    @property
     def numbers(self) -> tuple[str, ...]:
         """Names of the numbers that the column becomes.
 
         >>> Column("segment", levels=("new", "old")).numbers
         ('segment=new', 'segment=old', 'segment=other')
         """
+        if self.is_hashed:
+            return (self.name,)
         if self.levels is not None:
             rest = "other"
             while rest in self.levels:
@@ -92,6 +100,12 @@ class ObservationSpace(NamedTuple):
     def names(self) -> tuple[str, ...] | None:
         """Names of the numbers of an observation, or None if they have none."""
         return tuple(name for column in self.columns for name in column.numbers) or None
+
+    @property
+    def hashed(self) -> tuple[int, ...]:
+        """Numbers of an observation that are hashes of a category, counted from 0."""
+        flags = [column.is_hashed for column in self.columns for _ in column.numbers]
+        return tuple(place for place, is_hashed in enumerate(flags) if is_hashed)
 
     @property
     def bounds(self) -> tuple[Bounds, Bounds] | None:

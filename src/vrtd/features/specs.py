@@ -13,6 +13,7 @@ from vrtd.features.auto import Auto
 from vrtd.features.compose import Scaled, Stack
 from vrtd.features.features import Features
 from vrtd.features.fourier import Fourier, RandomFourier
+from vrtd.features.hashed import Hashed
 from vrtd.features.identity import Identity
 from vrtd.features.pairs import TargetFeatures
 from vrtd.features.polynomial import Polynomial
@@ -53,6 +54,7 @@ def _make_tiles(n_tilings: int, *tiles: int) -> Tiles:
 
 
 _RBF_OPTIONS: dict[str, Callable[[str], Any]] = {"width": float, "bias": _as_flag, "normalise": _as_flag}
+_HASH_OPTIONS: dict[str, Callable[[str], Any]] = {"pairs": _as_flag, "seed": int}
 _WORDS = {
     "auto": _Word("auto", Auto, (0, 0), {}),
     "identity": _Word("identity", Identity, (0, 0), {}),
@@ -63,10 +65,11 @@ _WORDS = {
     "rbf": _Word("rbf:20 (at most 20 centres) or rbf:5x4 (a grid)", _make_rbf, (1, inf), _RBF_OPTIONS),
     "rff": _Word("rff:100 or rff:100,bandwidth=5,seed=1", RandomFourier, (1, 1), {"bandwidth": float, "seed": int}),
     "tiles": _Word("tiles:TILINGSxTILES, or tiles:8x6x4 with the tiles of each dimension", _make_tiles, (2, inf), {}),
+    "hash": _Word("hash:BITS, with 2^BITS features, or hash:BITS,pairs=false,seed=1", Hashed, (1, 1), _HASH_OPTIONS),
 }
 _CLASSES: tuple[Any, ...] = (
     Auto, Identity, Standardised, Tabular, OneHot, Table, Polynomial, Fourier, RBF, RandomFourier, Tiles, Stack, Scaled,
-    Selected, TargetFeatures,
+    Selected, TargetFeatures, Hashed,
 )  # fmt: skip
 _KINDS = {features.kind: features for features in _CLASSES}
 

@@ -102,6 +102,11 @@ class Standardised(Features):
         centre: list[float | None] = []
         drop = []
         for column in columns:
+            require(
+                not column.is_hashed,
+                f"The text of column {column.name!r} was read as a hash, which only hashed features can use.",
+                "Pass features='hash:20', or read text as categories.",
+            )
             if column.levels is not None:
                 drop.append(len(centre))  # the first level, which is in the rows from which the levels were taken
                 centre += [0.0] * len(column.numbers)

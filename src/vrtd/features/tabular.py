@@ -16,6 +16,7 @@ from vrtd.errors import DataError
 from vrtd.features.bounded import as_sizes
 from vrtd.features.features import (
     MOST_FEATURES,
+    MOST_SPARSE,
     Features,
     check_bound,
     check_most,
@@ -25,6 +26,7 @@ from vrtd.features.features import (
     set_count,
 )
 from vrtd.lazy import cached_property
+from vrtd.sparse import indicator_rows
 
 _GROUP = "Group states, or use a Table with fewer columns."
 
@@ -64,9 +66,9 @@ class Tabular(Features):
             sizes = as_sizes("n_states", self.n_states, "(32, 11, 2)")
             object.__setattr__(self, "n_states", sizes if len(sizes) > 1 else sizes[0])
         else:
-            set_count(self, "n_states", _GROUP)
+            set_count(self, "n_states", _GROUP, MOST_SPARSE)
         if self.n_states is not None:
-            check_most(self.n_features, _GROUP)
+            check_most(self.n_features, _GROUP, most=MOST_SPARSE)
 
     @property
     def needs_data(self) -> bool:
@@ -102,6 +104,11 @@ class Tabular(Features):
         """Number of features d."""
         return prod(self.sizes) + self.other
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows are sparse."""
+        return self.n_states is not None and self.n_features > MOST_FEATURES
+
     def find_places(self, observations: NDArray[Any]) -> NDArray[np.intp]:
         """Return the number of the feature that is 1 for each observation.
 
@@ -118,11 +125,13 @@ class Tabular(Features):
         check_unmasked("observations", observations)
         return self._find(np.asarray(observations))[0]
 
-    def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    def __call__(self, observations: NDArray[Any]) -> Any:
         """Return the rows of observations, of shape (n, d)."""
         check_unmasked("observations", observations)
         observations = np.asarray(observations)
         places, finite = self._find(observations)
+        if self.is_sparse:
+            return indicator_rows(places[:, None], finite, self.n_features, row_dtype(observations))
         rows = np.zeros((places.size, self.n_features), row_dtype(observations))
         rows[np.arange(places.size), places] = 1.0
         rows[~finite] = np.nan
@@ -165,7 +174,7 @@ class OneHot(Features):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sizes", as_sizes("sizes", self.sizes, "(32, 11, 2)"))
-        check_most(self.n_features, _GROUP)
+        check_most(self.n_features, _GROUP, most=MOST_SPARSE)
 
     @property
     def n_features(self) -> int:
@@ -173,15 +182,27 @@ class OneHot(Features):
         return sum(self.sizes) - len(self.sizes) + 1
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether rows are sparse."""
+        return self.n_features > MOST_FEATURES
+
+    @property
     def largest_norm(self) -> float:
         """Upper bound of the norm of every row."""
         return float(np.sqrt(len(self.sizes)))
 
-    def __call__(self, observations: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    def __call__(self, observations: NDArray[Any]) -> Any:
         """Return the rows of observations, of shape (n, d)."""
         observations, sizes = np.asarray(observations), tuple(self.sizes)
         values, finite = _as_whole(observations, sizes)
         _check_inside(values, _is_inside(values, sizes), sizes, _COUNT)
+        if self.is_sparse:
+            ends = np.cumsum(sizes) - np.arange(len(sizes))  # one more than the last place of each variable
+            places = np.append(0, ends[:-1] - 1) + values.astype(np.int64)
+            found = indicator_rows(places, finite, self.n_features, row_dtype(observations))
+            found.data[np.flatnonzero((values == 0) & (np.arange(len(sizes)) > 0))] = 0.0  # values without a feature
+            found.eliminate_zeros()
+            return found
         rows = np.zeros((len(values), self.n_features), row_dtype(observations))
         start = 0
         for size, value in zip(sizes, values.T.astype(np.intp), strict=True):

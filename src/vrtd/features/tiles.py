@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod, sqrt
 from typing import Any
@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.checks import check_count
 from vrtd.features.bounded import Bounded, as_sizes, check_length
+from vrtd.features.features import MOST_FEATURES, MOST_SPARSE
+from vrtd.sparse import indicator_rows
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class Tiles(Bounded):
 
     kind = "tiles"
     clips = True
+    most = MOST_SPARSE
     fewer = "Use fewer tiles along each dimension, or fewer tilings."
 
     def _check_sizes(self) -> None:
@@ -79,6 +82,11 @@ class Tiles(Bounded):
         return self.n_tilings * prod(self.grid(k))
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether rows are sparse."""
+        return self.low is not None and self.n_features > MOST_FEATURES
+
+    @property
     def largest_norm(self) -> float:
         """Upper bound of the norm of every row."""
         return sqrt(self.n_tilings)  # the norm of every row
@@ -86,14 +94,25 @@ class Tiles(Bounded):
     def _fill(self, x: Floats, out: NDArray[np.floating[Any]], work: Floats) -> None:  # noqa: ARG002
         bad = np.isnan(x).any(axis=0)
         x = np.where(np.isnan(x), 0.0, x)
-        grid, n = self.grid(len(x)), self.n_tilings
-        rows = np.arange(x.shape[1])
+        rows, tiles = np.arange(x.shape[1]), prod(self.grid(len(x)))
         out[...] = 0.0
+        for tiling, tile in enumerate(self._find(x)):
+            out[rows, tiling * tiles + tile] = 1.0
+        out[bad] = np.nan
+
+    def _find(self, x: Floats) -> Iterator[NDArray[np.intp]]:
+        """Yield the tile of each observation in each tiling."""
+        grid, n = self.grid(len(x)), self.n_tilings
         for tiling in range(n):
             tile = np.zeros(x.shape[1], np.intp)
             for j, size in enumerate(grid):
                 # in units of 1/n of a tile, in which a shift is a whole number
                 parts = x[j] * (n * (size - 1) + 1) + tiling * (2 * j + 1) % n
                 tile = tile * size + np.minimum((parts / n).astype(np.intp), size - 1)
-            out[rows, tiling * prod(grid) + tile] = 1.0
-        out[bad] = np.nan
+            yield tile
+
+    def _sparse_rows(self, x: Floats, dtype: np.dtype[Any]) -> Any:
+        bad, tiles = np.asarray(np.isnan(x).any(axis=0)), prod(self.grid(len(x)))
+        found = self._find(np.where(np.isnan(x), 0.0, x))
+        places = np.stack([tiling * tiles + tile for tiling, tile in enumerate(found)], axis=1)
+        return indicator_rows(places, ~bad, self.n_features, dtype)

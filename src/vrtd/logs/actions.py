@@ -50,7 +50,7 @@ def convert_actions(
     if not is_finite.all():
         row = int(np.argwhere(~is_finite)[0][0])
         raise DataError(f"The action in {piece.place('action', row)}, is not finite.", "Fix or drop the row.")
-    return vectors
+    return np.asarray(vectors)
 
 
 def _fill(column: Any, entry: int, piece: Piece, gaps: list[Gap], counts_nan: bool) -> NDArray[Any]:

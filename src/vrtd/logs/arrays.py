@@ -21,7 +21,7 @@ from vrtd.files import check_declared, translate_errors
 from vrtd.logs.arrow_values import TEXT, ColumnType
 from vrtd.logs.blocks import Block, Piece, make_block, rows_per_block
 from vrtd.logs.column_parts import ColumnPart
-from vrtd.logs.columns import ANY_KIND, KEYS, Columns, EpisodeEnd, Missing, check_episode_end, find_columns
+from vrtd.logs.columns import ANY_KIND, KEYS, VECTORS, Columns, EpisodeEnd, Missing, check_episode_end, find_columns
 from vrtd.logs.encoding import Encoder, Values
 from vrtd.logs.episodes import D3rlpyPart
 from vrtd.logs.hdf5 import HDF5_UNVERIFIED, StoredArray, check_dataset, hdf5_library, open_hdf5
@@ -29,6 +29,7 @@ from vrtd.logs.log import Chunk, Log
 from vrtd.logs.part import Part
 from vrtd.logs.parts import PartsLog
 from vrtd.logs.stored_space import SPACE_KEY, unpack_space
+from vrtd.sparse import is_scipy_sparse
 from vrtd.tables import library
 
 OpenFile = Callable[[Path], AbstractContextManager[Mapping[str, StoredArray]]]
@@ -51,9 +52,9 @@ def from_arrays(
 
     Parameters
     ----------
-    observations : array_like of shape (n,) or (n, ...)
+    observations : array_like of shape (n,) or (n, ...), or sparse matrix
         Observations. C-contiguous arrays of float32, float64 or integers are not copied: do not change them while the
-        log is in use.
+        log is in use. A sparse matrix or array of SciPy has one row per step, whose numbers are features.
     reward : array_like of shape (n,)
         Reward that follows each observation.
     next_observations : array_like, optional
@@ -109,8 +110,11 @@ class _MemoryPart(Part):
     is_in_memory = True
 
     def __init__(self, values: Mapping[str, ArrayLike]) -> None:
-        arrays = {}
+        arrays: dict[str, Any] = {}
         for name, value in values.items():
+            if is_scipy_sparse(value) and name in VECTORS:
+                arrays[name] = value
+                continue
             check_unmasked(name, value)
             try:
                 array = np.asarray(value)
@@ -123,7 +127,7 @@ class _MemoryPart(Part):
             arrays[name] = array
         names: dict[str, Any] = {name: name for name in arrays}
         self.columns = Columns(**names)
-        self.n_rows = len(arrays["observations"])
+        self.n_rows = arrays["observations"].shape[0]
         self._block = make_block(arrays, Piece("", self.columns.by_field, 0, self.n_rows), Encoder())
         observations = self._block.observations
         if observations.ndim > 1:

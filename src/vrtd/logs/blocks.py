@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from vrtd.arrays import Floats
 from vrtd.errors import DataError
+from vrtd.sparse import as_sparse_rows, is_scipy_sparse, is_sparse, join_tables, part_of
 
 if TYPE_CHECKING:
     from vrtd.logs.encoding import Encoder
@@ -83,9 +84,9 @@ class Gap(NamedTuple):
 class Block(NamedTuple):
     """Consecutive rows. Columns that were not recorded are None. The first nine are the fields of a chunk."""
 
-    observations: NDArray[Any]
+    observations: Any
     reward: Floats
-    next_observations: NDArray[Any] | None
+    next_observations: Any | None
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     weight: Floats | None
@@ -114,7 +115,7 @@ class Block(NamedTuple):
     def check(self) -> None:
         """Raise ValueError unless all columns have the same length."""
         n = sum(piece.n_rows for piece in self.pieces)
-        if any(len(array) != n for array in self._arrays if array is not None):
+        if any(array.shape[0] != n for array in self._arrays if array is not None):
             raise ValueError("columns of different lengths")
 
     @property
@@ -135,7 +136,7 @@ class Block(NamedTuple):
         if len(blocks) == 1:
             return blocks[0]
         columns = zip(*(block._arrays for block in blocks), strict=True)
-        arrays = [None if column[0] is None else np.concatenate(column) for column in columns]
+        arrays = [None if column[0] is None else join_tables(column) for column in columns]
         pieces = tuple(piece for block in blocks for piece in block.pieces)
         return Block._make([*arrays, pieces, blocks[-1].part, ()])
 
@@ -146,7 +147,8 @@ class Block(NamedTuple):
             if left > 0:
                 pieces.append(piece._replace(n_rows=min(left, piece.n_rows)))
             left -= piece.n_rows
-        arrays = [None if array is None else array[:n_rows] for array in self._arrays]
+        n_rows = min(n_rows, self.reward.size)
+        arrays = [None if array is None else part_of(array, 0, n_rows) for array in self._arrays]
         return Block._make([*arrays, tuple(pieces), self.part, ()])
 
     def rows_from(self, start: int) -> Block:
@@ -157,7 +159,7 @@ class Block(NamedTuple):
             if left:
                 pieces.append(piece._replace(first_row=piece.first_row + piece.n_rows - left, n_rows=left))
             skip -= piece.n_rows - left
-        arrays = [None if array is None else array[start:] for array in self._arrays]
+        arrays = [None if array is None else part_of(array, start, self.reward.size) for array in self._arrays]
         return Block._make([*arrays, tuple(pieces), self.part, ()])
 
     def locate(self, rows: NDArray[np.intp] | None, field: str, row: int) -> str:
@@ -170,7 +172,7 @@ class Block(NamedTuple):
             at, field = at + 1, "observations"
         values = {"observations": self.observations, "next_observations": self.next_observations}.get(field)
         entry = None
-        if values is not None and values.dtype.kind == "f" and values.ndim > 1:
+        if values is not None and not is_sparse(values) and values.dtype.kind == "f" and values.ndim > 1:
             bad = np.argwhere(~np.isfinite(values[at]))
             entry = tuple(int(i) for i in bad[0]) if bad.size else None
         for piece in self.pieces:
@@ -202,7 +204,7 @@ def make_block(fields: Fields, piece: Piece, encoder: Encoder) -> Block:
                 f"{where} must have the shape of the observations, {shape} per row, but has {successors.shape[1:]}.",
                 "Pass next observations that match the observations.",
             )
-        kind = np.result_type(successors, observations)
+        kind = np.result_type(successors.dtype, observations.dtype)
         observations, successors = observations.astype(kind, copy=False), successors.astype(kind, copy=False)
     counts_nan = encoder.missing != "error"
     reward = _one_per_row(fields, "reward", piece, gaps, counts_nan, dtype=np.float64)
@@ -361,11 +363,13 @@ def find_missing(array: NDArray[Any], counts_nan: bool) -> NDArray[np.bool_] | N
     return rows
 
 
-def convert_observations(columns: NDArray[Any] | list[NDArray[Any]], where: str) -> NDArray[Any]:
+def convert_observations(columns: Any, where: str) -> Any:
     """Return observations as a C-contiguous array (n, ...); float32, float64 and integers keep their type.
 
-    Several columns become one (n, d) array of their common type.
+    Several columns become one (n, d) array of their common type, and a sparse matrix a csr_array.
     """
+    if is_scipy_sparse(columns):
+        return as_sparse_rows(where, columns)
     for column in columns if isinstance(columns, list) else [columns]:
         check_numbers(column, where)
     if isinstance(columns, np.ndarray):
@@ -401,9 +405,9 @@ def check_numbers(array: NDArray[Any], where: str, of: str = "of numbers") -> No
 
 def check_length(array: NDArray[Any], where: str, piece: Piece) -> None:
     """Raise unless an array has one entry per row of a piece."""
-    if len(array) != piece.n_rows:
+    if array.shape[0] != piece.n_rows:
         raise DataError(
-            f"{where} must have one entry per row, but has {len(array)} entries for {piece.n_rows} observations.",
+            f"{where} must have one entry per row, but has {array.shape[0]} entries for {piece.n_rows} observations.",
             "Pass arrays of equal length.",
         )
 

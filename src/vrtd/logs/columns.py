@@ -43,6 +43,8 @@ FILE = "file"
 EpisodeEnd = Literal["terminated", "truncated", "drop"]
 #: Treatments of missing values.
 Missing = Literal["error", "drop", "indicator"]
+#: Treatments of text in observations: a number for each level, or one number with a hash.
+Text = Literal["category", "hash"]
 
 
 class Columns(NamedTuple):

@@ -18,6 +18,7 @@ from vrtd.logs.actions import ActionCoding, convert_actions
 from vrtd.logs.arrow_values import ColumnType, to_masked, to_text
 from vrtd.logs.blocks import Gap, Piece, convert_observations, find_missing
 from vrtd.logs.columns import KEYS, VECTORS, Missing
+from vrtd.sparse import is_scipy_sparse
 from vrtd.tables import library
 
 #: Number of first rows that decide the levels of categories, the columns with missing values and the means.
@@ -59,11 +60,13 @@ class Encoder:
             names = [column.name for column in self._columns]
         return [name for name, width in zip(names, self._widths, strict=True) for _ in range(width)]
 
-    def encode(self, columns: Any, field: str, piece: Piece, gaps: list[Gap]) -> NDArray[Any]:
+    def encode(self, columns: Any, field: str, piece: Piece, gaps: list[Gap]) -> Any:
         """Return observations (n, ...) from a column or a list of columns, and add missing entries to `gaps`."""
         where, listed = piece.column(field), columns if isinstance(columns, list) else [columns]
         if len(listed) == 1 and self._columns:
             listed = [widen(listed[0], len(self._columns))]
+        if self._is_plain and is_scipy_sparse(columns):
+            return convert_observations(columns, where)
         if self._is_plain:
             for j, column in enumerate(listed):
                 rows = find_missing(column, self.missing != "error")
@@ -96,6 +99,8 @@ class Encoder:
         self, levels: Sequence[str], values: Any, into: NDArray[Any], name: str
     ) -> NDArray[np.bool_] | None:
         """Set one number of each row to 1, and return the rows with a missing value unless it counts as 'other'."""
+        if not levels:
+            return self._hash_category(values, into, name)
         from pyarrow import compute
 
         found = compute.index_in(values, value_set=library().array(levels, library().string()))
@@ -110,6 +115,27 @@ class Encoder:
             return None
         is_null: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
         return is_null
+
+    def _hash_category(self, values: Any, into: NDArray[Any], name: str) -> NDArray[np.bool_] | None:
+        """Set the number of each row to a hash of its text, and return the rows with a missing value as above."""
+        from vrtd.kernels.hashing import hash_text  # imported here because other logs need no compiled code
+
+        pyarrow = library()
+        text = values.cast(pyarrow.large_string())
+        text = text.combine_chunks() if isinstance(text, pyarrow.ChunkedArray) else text
+        _, offsets, content = text.buffers()
+        places = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
+        hashes = np.empty(len(text))
+        hash_text(np.frombuffer(content or b"", np.uint8), places, hashes)
+        into[:, 0] = hashes
+        if not values.null_count:
+            return None
+        is_null: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
+        into[is_null, 0] = -1.0
+        if self.missing != "indicator":
+            return is_null
+        self.lacking[name] += values.null_count
+        return None
 
     def _encode_number(
         self, fill: float | None, values: NDArray[Any], into: NDArray[Any], where: str, name: str

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats, check_unmasked
 from vrtd.checks import check_count, check_fraction
 from vrtd.errors import DataError, InvalidInputError
+from vrtd.sparse import finite_rows, is_all_finite, is_scipy_sparse, is_sparse, join_tables, part_of, replace_rows
 
 if TYPE_CHECKING:
     from vrtd.features import ObservationSpace
@@ -38,11 +39,11 @@ class Chunk(NamedTuple):
 
     Parameters
     ----------
-    observations : ndarray of shape (n, ...)
-        Observations, C-contiguous.
+    observations : ndarray of shape (n, ...), or csr_array
+        Observations, C-contiguous. Sparse rows are a ``scipy.sparse.csr_array`` of float32 or float64.
     reward : ndarray of shape (n,)
         Rewards, float64.
-    next_observations : ndarray of shape (n, ...)
+    next_observations : ndarray of shape (n, ...), or csr_array
         Next observations, C-contiguous and of the same type as the observations. The successor of a terminated row is
         ignored. The successor of a truncated row is the last observation before the reset.
     terminated : ndarray of bool of shape (n,)
@@ -70,9 +71,9 @@ class Chunk(NamedTuple):
     (2, array([False,  True]))
     """
 
-    observations: NDArray[Any]
+    observations: Any
     reward: Floats
-    next_observations: NDArray[Any]
+    next_observations: Any
     terminated: NDArray[np.bool_]
     truncated: NDArray[np.bool_]
     weight: Floats | None = None
@@ -108,18 +109,23 @@ class Chunk(NamedTuple):
         for name, values in zip(self._fields[:-1], columns, strict=True):
             if name in _OPTIONAL and values is None:
                 continue
-            is_array, kind = isinstance(values, np.ndarray), _KINDS.get(name)
+            is_array, kind = isinstance(values, np.ndarray) or is_sparse_column(name, values), _KINDS.get(name)
             if not is_array or values.ndim == 0 or (kind is not None and (values.dtype, values.ndim) != (kind, 1)):
                 content = "" if kind is None else f" with one {kind} per row"
                 raise _refuse(f"The field {name!r} of a chunk must be an array{content}", values)
         if self.action is not None and not _is_action(self.action):
             content = "one int64, float64 or float64 vector per row"
             raise _refuse(f"The field 'action' of a chunk must be an array with {content}", self.action)
-        lengths = {name: len(values) for name, values in self.columns.items()}
+        lengths = {name: values.shape[0] for name, values in self.columns.items()}
         if len(set(lengths.values())) > 1:
             raise DataError(
                 f"The fields of a chunk must have the same length, but have the lengths {lengths}.",
                 "Pass arrays of equal length.",
+            )
+        if is_sparse(self.observations) != is_sparse(self.next_observations):
+            raise DataError(
+                "The observations and the next observations of a chunk must both be sparse or both be dense.",
+                "Convert one of them.",
             )
         if self.next_observations.dtype != self.observations.dtype:
             raise DataError(
@@ -135,7 +141,9 @@ class Chunk(NamedTuple):
             return bool(
                 len(shape) == 1
                 and self.terminated.shape == self.truncated.shape == shape
-                and len(self.observations) == len(self.next_observations) == shape[0]
+                and self.observations.shape[0] == self.next_observations.shape[0] == shape[0]
+                and type(self.observations) is type(self.next_observations)
+                and (isinstance(self.observations, np.ndarray) or is_sparse_column("observations", self.observations))
                 and self.reward.dtype is _FLOAT
                 and self.terminated.dtype is self.truncated.dtype is _BOOL
                 and self.observations.dtype is self.next_observations.dtype
@@ -144,7 +152,7 @@ class Chunk(NamedTuple):
                 and (self.propensity is None or (self.propensity.shape == shape and self.propensity.dtype is _FLOAT))
                 and (self.starts is None or (self.starts.shape == shape and self.starts.dtype is _BOOL))
             )
-        except (AttributeError, TypeError):
+        except (AttributeError, IndexError, TypeError):
             return False
 
     def part(self, first: int, last: int) -> Chunk:
@@ -162,8 +170,8 @@ class Chunk(NamedTuple):
         """
         if first <= 0 and last >= len(self.reward):
             return self
-        locate, rows = self.locate, slice(first, last)
-        columns = [None if values is None else values[rows] for values in self[:-1]]
+        locate = self.locate
+        columns = [None if values is None else part_of(values, first, last) for values in self[:-1]]
         return Chunk._make([*columns, None if locate is None else lambda field, row: locate(field, row + first)])
 
     def copy(self) -> Chunk:
@@ -198,7 +206,7 @@ class Chunk(NamedTuple):
             ]
         each = [chunk.columns for chunk in chunks]
         shared = set.intersection(*map(set, each))
-        columns: dict[str, Any] = {name: np.concatenate([arrays[name] for arrays in each]) for name in shared}
+        columns: dict[str, Any] = {name: join_tables([arrays[name] for arrays in each]) for name in shared}
         return Chunk(**columns)
 
     def mark_truncated(self, rows: slice) -> Chunk:
@@ -226,21 +234,22 @@ class Chunk(NamedTuple):
         return self.terminated | self.truncated
 
     @property
-    def successors(self) -> NDArray[Any]:
+    def successors(self) -> Any:
         """Next observations, with the current observation in terminated rows.
 
         The successor of a terminated row is ignored and need not be a valid input of the features.
         """
         if not is_any(self.terminated):
             return self.next_observations
-        successors = self.next_observations.copy()
-        successors[self.terminated] = self.observations[self.terminated]
-        return successors
+        return replace_rows(self.next_observations, self.terminated, self.observations)
 
     def __repr__(self) -> str:
+        columns: dict[str, Any] = self.columns
         kinds = {
-            name: f"{values.dtype} {values.shape}" if isinstance(values, np.ndarray) else type(values).__name__
-            for name, values in self.columns.items()
+            name: f"{values.dtype} {values.shape}"
+            if isinstance(values, np.ndarray) or is_sparse_column(name, values)
+            else type(values).__name__
+            for name, values in columns.items()
         }
         return f"Chunk({', '.join(f'{name} {kind}' for name, kind in kinds.items())})"
 
@@ -279,15 +288,16 @@ class Chunk(NamedTuple):
         places: list[tuple[int, str]] = []
         for name in ("observations", "next_observations", "reward", "weight"):
             values = getattr(self, name)
-            if values is None or values.dtype.kind != "f" or np.isfinite(values).all():
+            if values is None or values.dtype.kind != "f" or is_all_finite(values):
                 continue
-            is_bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+            is_bad = ~finite_rows(values)
             if name == "next_observations":
                 is_bad &= ~self.terminated
             places += [(int(row), name) for row in np.flatnonzero(is_bad)[:1]]
         if places:
             row, name = min(places, key=lambda place: place[0])
-            numbers = np.ravel(getattr(self, name)[row])
+            entry = part_of(getattr(self, name), row, row + 1)
+            numbers = np.ravel(entry.data if is_sparse(entry) else entry)
             raise DataError(
                 f"The {_SINGULAR.get(name, name)} is {numbers[~np.isfinite(numbers)][0]} "
                 f"in {self.place(name, row, n_before)}.",
@@ -315,6 +325,11 @@ class Chunk(NamedTuple):
                 f"in {self.place('weight', row, n_before)}.",
                 "Fix or drop the row.",
             )
+
+
+def is_sparse_column(name: str, values: Any) -> bool:
+    """Return whether a field of a chunk holds sparse rows."""
+    return name in _SINGULAR and is_scipy_sparse(values) and values.format == "csr" and values.ndim == 2
 
 
 def _is_action(values: NDArray[Any]) -> bool:
@@ -511,10 +526,10 @@ def is_any(flags: NDArray[np.bool_]) -> bool:
     return flags.tobytes() != bytes(flags.size)
 
 
-def all_observations(chunks: Sequence[Chunk]) -> NDArray[Any]:
+def all_observations(chunks: Sequence[Chunk]) -> Any:
     """Return all observations followed by all successors in use, an order that does not depend on the chunks."""
     successors = [chunk.next_observations[~chunk.terminated] for chunk in chunks]
-    return np.concatenate([*(chunk.observations for chunk in chunks), *successors])
+    return join_tables([*(chunk.observations for chunk in chunks), *successors])
 
 
 def data_set(log: Log, features: Any, discount: float, *, seed: int | None = 0) -> Transitions:

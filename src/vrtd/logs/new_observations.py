@@ -17,12 +17,13 @@ from vrtd.logs.arrow_values import ArrowStream, ColumnType, find_types
 from vrtd.logs.blocks import Gap, Piece
 from vrtd.logs.columns import Columns
 from vrtd.logs.encoding import Encoder, find_first_gap, to_values
+from vrtd.sparse import as_sparse_rows, is_scipy_sparse
 from vrtd.tables import library
 
 _MOST_NAMED = 8  # columns in a message
 
 
-def as_observations(space: ObservationSpace, given: Any) -> NDArray[Any]:
+def as_observations(space: ObservationSpace, given: Any) -> Any:
     """Convert observations to an array like those of the log.
 
     Parameters
@@ -34,11 +35,13 @@ def as_observations(space: ObservationSpace, given: Any) -> NDArray[Any]:
 
     Returns
     -------
-    ndarray
+    ndarray or csr_array
         One row per observation.
     """
     if isinstance(given, ArrowStream | Mapping):
         return encode(space, given)
+    if is_scipy_sparse(given):
+        return as_sparse_rows("observations", given)
     remedy = f"Pass a table with the columns {_list(space)}." if space.columns else "Pass an array of numbers."
     check_unmasked("observations", given)
     try:

@@ -29,6 +29,7 @@ from vrtd.logs.blocks import Block
 from vrtd.logs.columns import EpisodeEnd
 from vrtd.logs.encoding import Encoder
 from vrtd.logs.log import Chunk
+from vrtd.sparse import is_sparse, part_of
 
 
 class Reason(StrEnum):
@@ -194,15 +195,14 @@ def make_transitions(
         rows = slice(start, stop) if kept[-1] == stop - 1 else kept  # a view if only rows at the end are dropped
         is_end = terminated[rows]
         if block.next_observations is not None:
-            successors = block.next_observations[rows]
+            successors = _rows_of(block.next_observations, rows)
         elif isinstance(rows, slice) and not is_end.any():
-            successors = block.observations[start + 1 : stop + 1]
+            successors = part_of(block.observations, start + 1, stop + 1)
         else:
-            successors = block.observations.take(kept + 1, axis=0, mode="clip")
-            successors[is_end] = 0
+            successors = _take_next(block.observations, kept, is_end)
         optional = (block.weight, block.action, block.propensity, block.starts)
-        columns: list[NDArray[Any] | None] = [
-            block.observations[rows],
+        columns: list[Any] = [
+            _rows_of(block.observations, rows),
             block.reward[rows],
             successors,
             is_end,
@@ -210,3 +210,17 @@ def make_transitions(
         ]
         columns += [None if values is None else values[rows] for values in optional]
         yield Chunk._make([*columns, partial(block.locate, kept)])
+
+
+def _rows_of(table: Any, rows: slice | NDArray[np.intp]) -> Any:
+    """Return rows of a table, without a copy if they are consecutive."""
+    return part_of(table, rows.start, rows.stop) if isinstance(rows, slice) else table[rows]
+
+
+def _take_next(table: Any, rows: NDArray[np.intp], is_end: NDArray[np.bool_]) -> Any:
+    """Return the rows that follow these; the successor of a terminated row is ignored."""
+    if is_sparse(table):
+        return table[np.minimum(rows + 1, table.shape[0] - 1)]
+    successors = table.take(rows + 1, axis=0, mode="clip")
+    successors[is_end] = 0
+    return successors

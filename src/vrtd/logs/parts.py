@@ -11,7 +11,7 @@ from typing import Any
 from vrtd.errors import DataError
 from vrtd.features import ObservationSpace
 from vrtd.logs.blocks import Block
-from vrtd.logs.columns import VECTORS, EpisodeEnd
+from vrtd.logs.columns import VECTORS, EpisodeEnd, Text
 from vrtd.logs.encoding import PILOT_ROWS, Encoder
 from vrtd.logs.log import Chunk, Log, shorten
 from vrtd.logs.ordering import OrderedRows
@@ -50,6 +50,7 @@ class PartsLog(Log):
         in_thread: bool,
         episode_end: EpisodeEnd | None = None,
         space: ObservationSpace | None = None,
+        text: Text = "category",
     ) -> None:
         self._parts, self._in_thread, self._episode_end = tuple(parts), in_thread, episode_end
         self._columns = self._parts[0].columns
@@ -66,7 +67,7 @@ class PartsLog(Log):
         self._n_rows = sum(n for n in counts if n is not None) if None not in counts else None
         if self._n_rows == 0:
             raise self._empty("no rows")
-        self._space = choose_space(self._parts, space)
+        self._space = choose_space(self._parts, space, text)
         self._actions = choose_actions(self._parts, self._space)
         self._encoder = self._make_encoder()
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vrtd.errors import DataError
 from vrtd.features.spaces import Column, ObservationSpace
 from vrtd.logs.actions import NUMBER_THEM, ActionCoding
-from vrtd.logs.columns import ANY_KIND, Columns
+from vrtd.logs.columns import ANY_KIND, Columns, Text
 from vrtd.logs.encoding import PILOT_ROWS, Values, widen
 from vrtd.logs.log import shorten
 from vrtd.tables import library
@@ -23,14 +23,16 @@ if TYPE_CHECKING:
 MOST_LEVELS = 1000
 
 
-def choose_space(parts: Sequence[Part], known: ObservationSpace | None = None) -> ObservationSpace | None:
+def choose_space(
+    parts: Sequence[Part], known: ObservationSpace | None = None, text: Text = "category"
+) -> ObservationSpace | None:
     """Return the space of the observations: their columns, with levels and means from the pilot rows.
 
     Return None if only a complete reading shows it. `known` is the space of an earlier log, which is returned if the
     columns are the same. Files that hold their space have encoded observations, which are not encoded again.
     """
     stored = find_stored(parts)
-    space = _find_space(parts) if stored is None else stored
+    space = _find_space(parts, text) if stored is None else stored
     if space is None:
         return None
     space = space._replace(actions=_find_actions(parts, space.actions, known))
@@ -91,7 +93,7 @@ def find_stored(parts: Sequence[Part]) -> ObservationSpace | None:
     return spaces[0]
 
 
-def _find_space(parts: Sequence[Part]) -> ObservationSpace | None:
+def _find_space(parts: Sequence[Part], text: Text) -> ObservationSpace | None:
     first = parts[0]
     if not first.kinds:
         return None
@@ -101,7 +103,8 @@ def _find_space(parts: Sequence[Part]) -> ObservationSpace | None:
     _check_roles(first)
     fills = first.missing == "indicator"
     pilot: list[Values] = []
-    if fills or any(kind.is_category or kind.row_shape is None for kind in kinds):
+    has_levels = text == "category" and any(kind.is_category for kind in kinds)
+    if fills or has_levels or any(kind.row_shape is None for kind in kinds):
         pilot = list(_read_pilot(parts))
         if not pilot:
             return None
@@ -109,9 +112,14 @@ def _find_space(parts: Sequence[Part]) -> ObservationSpace | None:
         return _choose_one(parts, names[0], pilot)
     columns = []
     for j, name in enumerate(names):
-        if types[name].is_category:
+        if types[name].is_category and text == "hash":
+            columns.append(Column(name, ()))
+        elif types[name].is_category:
             both = (name, *next_names[j : j + 1])
-            remedy = "Leave it out of the observations or name it as the episode if it is an identifier."
+            remedy = (
+                "Leave it out of the observations, name it as the episode if it is an identifier, or pass text='hash' "
+                "with features='hash:20'."
+            )
             levels = _find_levels([rows[one] for rows in pilot for one in both], first.where, name, remedy)
             columns.append(Column(name, levels))
         else:

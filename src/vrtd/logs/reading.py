@@ -16,7 +16,7 @@ from vrtd.files import check_regular
 from vrtd.logs.arrays import hdf5_part, npz_part
 from vrtd.logs.arrow import CsvPart, ParquetPart, TablePart
 from vrtd.logs.arrow_values import ArrowStream
-from vrtd.logs.columns import Columns, EpisodeEnd, Missing, check_episode_end
+from vrtd.logs.columns import Columns, EpisodeEnd, Missing, Text, check_episode_end
 from vrtd.logs.episodes import MinariPart, find_data_folder
 from vrtd.logs.log import Chunk, Log
 from vrtd.logs.part import Part
@@ -53,6 +53,7 @@ class ReadOptions(TypedDict, total=False):
     order_by: str | Sequence[str] | None
     episode_end: EpisodeEnd | None
     missing: Missing
+    text: Text
     format: str | None
 
 
@@ -71,6 +72,7 @@ def read(
     order_by: str | Sequence[str] | None = None,
     episode_end: EpisodeEnd | None = None,
     missing: Missing = "error",
+    text: Text = "category",
     format: str | None = None,  # noqa: A002 - the usual name
     space: ObservationSpace | None = None,
 ) -> Log:
@@ -123,6 +125,10 @@ def read(
         Treatment of missing values (null or NaN). 'error' raises an error. 'drop' drops the rows that need the value,
         without joining the rows around them. 'indicator' replaces a missing number of an observation by the mean of
         the first 5,000 rows and adds a number that is 1 there and 0 elsewhere; a missing category counts as 'other'.
+    text : {'category', 'hash'}, default='category'
+        Treatment of text in observations. 'category' makes a number of 0 or 1 of each text in the first 5,000 rows, of
+        which a column may have 1,000. 'hash' makes one number of all texts, for ``features='hash:20'``, with which
+        `vrtd.Evaluator` and `vrtd.evaluate` read tables and files in this way.
     format : {'parquet', 'csv', 'npz', 'hdf5', 'minari'}, optional
         Format of the files. If omitted, their suffix decides.
     space : ObservationSpace, optional
@@ -152,10 +158,11 @@ def read(
         check_choice("format", format, _PARTS)
     check_episode_end(episode_end)
     check_choice("missing", missing, get_args(Missing))
+    check_choice("text", text, get_args(Text))
     wanted = Columns(observations, reward, next_observations, terminated, truncated, weight, episode, order_by)
     wanted = wanted._replace(action=action, propensity=propensity)
     if isinstance(data, ArrowStream):
-        return PartsLog([TablePart(data, wanted, missing)], in_thread=False, episode_end=episode_end, space=space)
+        return PartsLog([TablePart(data, wanted, missing)], False, episode_end, space, text)
     paths = list(data) if isinstance(data, Iterable) and not isinstance(data, str) else [data]
     if not paths or not all(isinstance(path, str | os.PathLike) for path in paths):
         raise InvalidInputError(
@@ -186,7 +193,7 @@ def read(
         _check_same_columns(parts[0], part)
     CsvPart.share_order([part for part in parts if isinstance(part, CsvPart)])
     in_thread = kind != "parquet"  # Parquet parts read ahead themselves
-    return PartsLog(parts, in_thread, episode_end, space)
+    return PartsLog(parts, in_thread, episode_end, space, text)
 
 
 def _check_same_columns(one: Part, other: Part) -> None:
@@ -279,8 +286,13 @@ def check_options(columns: Mapping[str, Any], others: Collection[str] = ()) -> N
             raise InvalidInputError(f"There is no keyword argument {name!r}.", remedy)
 
 
-def as_log(data: Any, columns: ReadOptions, space: ObservationSpace | None = None) -> Log | Chunk:
-    """Return a log or a chunk unchanged; create a log from a table, named arrays or files."""
+def as_log(
+    data: Any, columns: ReadOptions, space: ObservationSpace | None = None, text: Text | None = None
+) -> Log | Chunk:
+    """Return a log or a chunk unchanged; create a log from a table, named arrays or files.
+
+    `text` is the treatment of text unless the columns say another one.
+    """
     check_options(columns)
     if isinstance(data, Mapping):
         try:
@@ -297,7 +309,8 @@ def as_log(data: Any, columns: ReadOptions, space: ObservationSpace | None = Non
             "Check the path (for an environment use vrtd.logs.from_env or vrtd.evaluate).",
         )
     if not isinstance(data, Log | Chunk):
-        return read(data, **columns, space=space)
+        options: ReadOptions = columns if text is None or "text" in columns else {**columns, "text": text}
+        return read(data, **options, space=space)
     for name in columns:
         raise InvalidInputError(
             f"{name} is only for tables and files, but the data are a {type(data).__name__}.", f"Drop {name}."

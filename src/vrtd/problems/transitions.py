@@ -22,6 +22,7 @@ from vrtd.series import (
     lag_window,
 )
 from vrtd.solving import check_invertible, condition_number, solve_scaled
+from vrtd.sparse import as_sparse_rows, is_scipy_sparse, is_sparse, part_of, scale_rows
 
 if TYPE_CHECKING:
     from vrtd.algorithms import Sampling
@@ -54,11 +55,11 @@ class Transitions:
 
     Parameters
     ----------
-    phi : array_like of shape (n, d)
-        Features of the states that were left.
+    phi : array_like or sparse matrix of shape (n, d)
+        Features of the states that were left. Sparse matrices of SciPy become rows of ``scipy.sparse.csr_array``.
     reward : array_like of shape (n,)
         Rewards.
-    phi_next : array_like of shape (n, d)
+    phi_next : array_like or sparse matrix of shape (n, d)
         Features of the states that were reached.
     discount : float or array_like of shape (n,)
         Discounts in [0, 1], 0 where a transition terminates.
@@ -70,7 +71,7 @@ class Transitions:
 
     Attributes
     ----------
-    phi, phi_next : ndarray of shape (n, d)
+    phi, phi_next : ndarray or csr_array of shape (n, d)
         Features of the states that were left and reached.
     reward, discount : ndarray of shape (n,)
         Rewards and discounts.
@@ -92,9 +93,9 @@ class Transitions:
 
     samplings: ClassVar[tuple[Sampling, ...]] = ("dataset",)  # accepted by `simulate`; the first is the default
 
-    phi: NDArray[Any]  # (n, d) float64, or float32 in rows of a stream
+    phi: Any  # (n, d) ndarray or csr_array of float64, or of float32 in rows of a stream
     reward: Floats
-    phi_next: NDArray[Any]
+    phi_next: Any
     discount: Floats
     ends: NDArray[np.bool_]
     _weight: Floats | None
@@ -108,17 +109,19 @@ class Transitions:
         weight: ArrayLike | None = None,
         ends: ArrayLike | None = None,
     ) -> None:
-        table = real_array("phi", phi)
+        table = _as_table("phi", phi)
         if table.ndim != 2 or 0 in table.shape:
             raise InvalidInputError(
                 f"phi must have the shape (n, d), but got {table.shape}.", "Pass one row per transition."
             )
-        n = len(table)
-        self.phi, self.phi_next = frozen(table), frozen(real_array("phi_next", phi_next))
+        n = table.shape[0]
+        self.phi, self.phi_next = table, _as_table("phi_next", phi_next)
         if self.phi_next.shape != table.shape:
             raise InvalidInputError(
                 f"phi_next must have the shape {table.shape}, but got {self.phi_next.shape}.", "Match phi."
             )
+        if is_sparse(table) != is_sparse(self.phi_next):
+            raise InvalidInputError("phi and phi_next must both be sparse or both be dense.", "Convert one of them.")
         self.reward = _check_column("reward", reward, n)
         self.discount = _check_column("discount", np.full(n, discount) if np.ndim(discount) == 0 else discount, n, 1.0)
         self._weight = None if weight is None else _check_column("weight", weight, n, np.inf)
@@ -181,6 +184,11 @@ class Transitions:
         """Whether importance ratios were passed."""
         return self._weight is not None
 
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the features are sparse rows; sums, rates and all quantities of size d^2 need dense ones."""
+        return is_sparse(self.phi)
+
     @cached_property
     def weight(self) -> Floats:
         """Importance ratios, of shape (n,)."""
@@ -203,7 +211,8 @@ class Transitions:
             return self
         rows = slice(first, last)
         weight = None if self._weight is None else self._weight[rows]
-        columns = self.phi[rows], self.reward[rows], self.phi_next[rows], self.discount[rows]
+        phi, phi_next = part_of(self.phi, first, last), part_of(self.phi_next, first, last)
+        columns = phi, self.reward[rows], phi_next, self.discount[rows]
         return Transitions.wrap(*columns, weight, self.ends[rows])
 
     def take(self, at: NDArray[np.intp]) -> Transitions:
@@ -248,7 +257,7 @@ class Transitions:
         Transitions
             The rows with scaled features.
         """
-        phi, phi_next = self.phi / sizes, self.phi_next / sizes
+        phi, phi_next = (_divide(table, sizes) for table in (self.phi, self.phi_next))
         return Transitions.wrap(phi, self.reward, phi_next, self.discount, self._weight, self.ends)
 
     def as_float64(self) -> Transitions:
@@ -259,18 +268,20 @@ class Transitions:
         Transitions
             The rows. Arrays that are float64 already are not copied.
         """
-        phi, phi_next = (np.asarray(table, dtype=np.float64) for table in (self.phi, self.phi_next))
+        phi, phi_next = (table.astype(np.float64, copy=False) for table in (self.phi, self.phi_next))
         return Transitions.wrap(phi, self.reward, phi_next, self.discount, self._weight, self.ends)
 
     @cached_property
-    def left(self) -> Floats:
+    def left(self) -> Any:
         """Weighted features weight phi, of shape (n, d). They satisfy A_x = left psi^T and b_x = left reward."""
-        phi = np.asarray(self.phi, dtype=np.float64)
-        return phi if self._weight is None else phi * self._weight[:, None]
+        phi = self.phi.astype(np.float64, copy=False)
+        return phi if self._weight is None else scale_rows(phi, self._weight)
 
     @cached_property
-    def psi(self) -> Floats:
+    def psi(self) -> Any:
         """Differences discount phi_next - phi, of shape (n, d)."""
+        if is_sparse(self.phi):
+            return scale_rows(self.phi_next, self.discount) - self.phi
         return np.asarray(self.discount[:, None] * self.phi_next - self.phi, dtype=np.float64)
 
     @cached_property
@@ -290,6 +301,7 @@ class Transitions:
 
     @cached_property
     def _gram(self) -> Floats:
+        self.check_dense()
         phi = np.asarray(self.phi, dtype=np.float64)
         return frozen(phi.T @ phi)
 
@@ -303,6 +315,20 @@ class Transitions:
         """Matrix Psi with tr E[A_x S A_x^T] = tr(Psi S) tr(left_square) for every S, of shape (d, d)."""
         size = (self.left**2).sum(axis=1)
         return frozen((self.psi * (size / size.sum())[:, None]).T @ self.psi)
+
+    def check_dense(self) -> None:
+        """Raise if the rows are sparse.
+
+        Raises
+        ------
+        InvalidInputError
+            If the rows are sparse.
+        """
+        if self.is_sparse:
+            raise InvalidInputError(
+                f"This needs matrices of {self.n_features:,}^2 numbers, and so dense rows, but the rows are sparse.",
+                "Use vrtd.Evaluator, or pass fewer features as an array.",
+            )
 
     # Rank
 
@@ -335,7 +361,7 @@ class Transitions:
         InvalidInputError
             If the largest magnitude of the features or of the rewards is not between 1e-60 and 1e60.
         """
-        for name, table in (("features", self.phi), ("rewards", self.reward)):
+        for name, table in (("features", self.phi.data if is_sparse(self.phi) else self.phi), ("rewards", self.reward)):
             largest = float(np.abs(table).max(initial=0.0))
             if largest and not _LEAST_SIZE < largest < 1.0 / _LEAST_SIZE:
                 raise InvalidInputError(
@@ -346,6 +372,7 @@ class Transitions:
 
     @cached_property
     def _span(self) -> tuple[Floats, float]:
+        self.check_dense()
         self.check_magnitude()
         # Scale all columns to the same size, so that small columns do not count as linearly dependent.
         norms = np.sqrt(np.einsum("ni,ni->i", self.phi, self.left))
@@ -536,9 +563,32 @@ class Transitions:
     def digest(self) -> str:
         """SHA-256 of all columns except ``ends``, in hexadecimal."""
         sha = hashlib.sha256()
-        for array in (self.phi, self.reward, self.phi_next, self.discount, self.weight):
+        tables = [
+            part
+            for table in (self.phi, self.phi_next)
+            for part in ((table.data, table.indices, table.indptr) if is_sparse(table) else (table,))
+        ]
+        half = len(tables) // 2
+        for array in (*tables[:half], self.reward, *tables[half:], self.discount, self.weight):
             sha.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
         return sha.hexdigest()
+
+
+def _divide(table: Any, sizes: Floats) -> Any:
+    if not is_sparse(table):
+        return table / sizes
+    divided = table.astype(np.float64)
+    divided.data /= sizes[table.indices]
+    return divided
+
+
+def _as_table(name: str, value: Any) -> Any:
+    """Return a private copy of dense rows, or sparse rows."""
+    if not is_scipy_sparse(value):
+        return frozen(real_array(name, value))
+    table = as_sparse_rows(name, value).copy()
+    real_array(name, table.data)
+    return table
 
 
 def _check_column(name: str, values: Any, n: int, most: float | None = None) -> Floats:

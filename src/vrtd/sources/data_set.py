@@ -78,6 +78,7 @@ def data_set_source(data: Transitions) -> Source:
     Source
         The source.
     """
+    data.check_dense()
     phi, phi_next = aligned_copy(data.phi), aligned_copy(data.phi_next)
     rows = phi, phi_next, data.reward.copy(), data.discount.copy(), np.array(data.weight)
     return Source(

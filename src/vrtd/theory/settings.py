@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from vrtd.arrays import check_theta
 from vrtd.checks import check_choice, check_count, check_positive
 from vrtd.problems import Transitions
+from vrtd.sparse import squared_norms
 from vrtd.theory.modal import ModalOutput, ModalPredictor, SampleModes, find_modes, largest_stable_step
 from vrtd.theory.predictions import Prediction
 from vrtd.theory.sample_noise import check_rows
@@ -240,8 +241,11 @@ def growth_ratio(sample: Transitions) -> float:
     moments, -tr A is E w ((1 - gamma) |phi|^2 + gamma |phi' - phi|^2 / 2), which is positive for every choice of rows.
     """
     phi, phi_next, gamma, weight = sample.phi, sample.phi_next, sample.discount, sample.weight
-    size, moved = np.square(phi).sum(axis=1), np.square(phi_next - phi).sum(axis=1)
-    psi = np.square(gamma[:, None] * phi_next - phi).sum(axis=1)
+    if sample.is_sparse:
+        size, moved, psi = (squared_norms(table) for table in (phi, phi_next - phi, sample.psi))
+    else:
+        size, moved = np.square(phi).sum(axis=1), np.square(phi_next - phi).sum(axis=1)
+        psi = np.square(gamma[:, None] * phi_next - phi).sum(axis=1)
     total = float((weight * ((1.0 - gamma) * size + gamma * moved / 2.0)).sum())
     return float((weight**2 * size * psi).sum()) / total if total > 0.0 else 0.0
 

@@ -117,7 +117,7 @@ def test_rows_of_a_function_are_checked_at_every_call():
     [
         (lambda: FromFunction(3), "function must be callable, but got 3"),
         (lambda: FromFunction(squares, n=0), "n must be a whole number of at least 1, but got 0"),
-        (lambda: FromFunction(squares, n=5000), "The number of features must be at most 4096, but is 5000"),
+        (lambda: FromFunction(squares, n=1 << 25), "The number of features must be at most 16777216, but is 33554432"),
         (
             lambda: FromFunction(squares, n=5).bind(DATA),
             r"must be numbers of shape \(8, 5\), but .* returned .* of shape \(8, 6\)",

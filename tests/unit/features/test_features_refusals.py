@@ -26,8 +26,6 @@ OBSERVATIONS = np.zeros((3, 2))
 def test_too_many_features_are_refused_before_they_are_made():
     wide = np.zeros((2, 28_224), np.float32)
     for make, number in [
-        (lambda: Tabular(4097), "4097"),
-        (lambda: Tabular().bind(np.array([10**12])), "1000000000001"),
         (lambda: Table(np.broadcast_to(np.zeros(1), (10**9, 5000))), "5000"),
         (lambda: Table([[0.0] * 4097]), "4097"),
         (lambda: Fourier(4096), "4097"),
@@ -39,15 +37,31 @@ def test_too_many_features_are_refused_before_they_are_made():
         (lambda: RBF(4096), "4097"),
         (lambda: RBF(shape=(100, 100)), "10001"),
         (lambda: RandomFourier(5000), "5000"),
-        (lambda: Tiles(8, 8).bind(np.zeros((2, 4))), "32768"),
-        (lambda: Tiles(8, (8, 8, 9)), "4608"),
-        (lambda: Tiles(5000), "40000"),
         (lambda: Stack(Tabular(4000), Tabular(97)).bind(np.array([0])), "4097"),
         (lambda: Stack(Tabular(4000), Tabular(97))(np.array([0])), "4097"),
     ]:
         with pytest.raises(
             InvalidInputError,
             match=f"The number of features must be at most 4096, but is {number}.*[.] .* ?([Ff]ewer|[Ll]ower)",
+        ):
+            make()
+
+
+def test_sparse_rows_may_have_more_features():
+    assert (Tabular(4097).is_sparse, Tabular(4096).is_sparse) == (True, False)
+    assert OneHot((4000, 97)).is_sparse is False
+    assert OneHot((4000, 98)).is_sparse is True
+    for make, number in [
+        (lambda: Tabular(2**24 + 1), "16777217"),
+        (lambda: Tabular().bind(np.array([10**12])), "1000000000001"),
+        (lambda: OneHot((2**24, 2)), "16777217"),
+        (lambda: Tiles(8, 8).bind(np.zeros((2, 9))), "1073741824"),
+        (lambda: Tiles(8, (200, 200, 200)), "64000000"),
+        (lambda: Tiles(10_000_000), "80000000"),
+    ]:
+        with pytest.raises(
+            InvalidInputError,
+            match=f"The number of features must be at most 16777216, but is {number}.*[.] .* ?([Ff]ewer|[Gg]roup)",
         ):
             make()
 

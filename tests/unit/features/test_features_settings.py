@@ -74,7 +74,7 @@ def test_words_that_are_wrong(text, message):
 
 
 def nested(depth):
-    settings = {"kind": "identity", "n": None}
+    settings = {"kind": "identity", "n": None, "sparse": False}
     for _ in range(depth):
         settings = {"kind": "scaled", "factor": 1.0, "features": settings}
     return settings
@@ -100,8 +100,8 @@ RBF_SETTINGS = RBF(4, low=0, high=1).settings
         ),
         ({"kind": "tabular", "n_states": "3", "other": False}, "n_states must be a whole number"),
         ({"kind": "tabular", "n_states": True, "other": False}, "n_states must be a whole number"),
-        ({"kind": "tabular", "n_states": 10**40, "other": False}, "The number of features must be at most 4096"),
-        ({"kind": "identity", "n": -1}, "n must be a whole number of at least 1"),
+        ({"kind": "tabular", "n_states": 10**40, "other": False}, "The number of features must be at most 16777216"),
+        ({"kind": "identity", "n": -1, "sparse": False}, "n must be a whole number of at least 1"),
         ({"kind": "table", "array": [[1.0], [2.0, 3.0]]}, "array must be an array of real numbers"),
         ({"kind": "table", "array": "abc"}, "array must be an array of real numbers"),
         ({"kind": "table", "array": [[None]]}, "array must be an array of real numbers"),

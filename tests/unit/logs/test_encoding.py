@@ -175,7 +175,7 @@ def test_a_column_with_too_many_values_is_refused():
     with pytest.raises(
         DataError,
         match=r"the table, column obs, must have at most 1,000 different values to be a category, but has 1,001 in the "
-        r"first 1,001 rows. Leave it out .* or name it as the episode if it is an identifier",
+        r"first 1,001 rows. Leave it out .* name it as the episode if it is an identifier, or pass text=.hash. with",
     ):
         read(table)
     assert len(read(table.slice(1)).space.columns[0].levels) == 1000

@@ -215,6 +215,9 @@ class Kernels:
         random stream of the algorithm.
     close : callable, optional
         ``close(params, options, state)`` ends an epoch with a batch.
+    settle : callable, optional
+        ``settle(params, options, state, i)`` ends an epoch for coordinate i. Only for kernels on sparse rows, where it
+        is called for the features of all rows of the epoch, possibly several times, before ``close``.
     length : callable, optional
         ``length(params, options, state, stream, size, limit) -> int`` draws the number of steps of the next epoch. It
         returns 0 if the epoch would end after ``limit`` pseudo-gradients. Only for ``Epoch(random_length=True)``.
@@ -226,6 +229,7 @@ class Kernels:
     absorb: Callable[..., Any] = ignore
     begin: Callable[..., Any] = ignore
     close: Callable[..., Any] = ignore_close
+    settle: Callable[..., Any] = ignore
     length: Callable[..., Any] | None = None
 
 
@@ -284,6 +288,10 @@ class Algorithm(ABC):
         Single numbers in the workspace. The default is 0.
     n_per_row : int
         Numbers in the workspace for each row of a data set. The default is 0.
+    sparse_kernels : Kernels or None
+        Compiled functions for sparse rows, with O(nnz) work per sample; see `vrtd.kernels.sparse`. The default is None.
+    n_sparse_vectors : int
+        Vectors that these functions interleave in the workspace, from theta on. The default is 0.
     needs_data_set : bool
         Whether the algorithm uses the same samples repeatedly and so needs a data set. The default is False.
     cost : {"linear", "quadratic"}
@@ -314,6 +322,8 @@ class Algorithm(ABC):
     n_scalars: ClassVar[int] = 0
     n_per_row: ClassVar[int] = 0
 
+    sparse_kernels: ClassVar[Kernels | None] = None
+    n_sparse_vectors: ClassVar[int] = 0
     needs_data_set: ClassVar[bool] = False
     cost: ClassVar[Literal["linear", "quadratic"]] = "linear"
     step_size_fields: ClassVar[tuple[str, ...]] = ()
@@ -337,6 +347,11 @@ class Algorithm(ABC):
             return False
         epoch = self.epoch("markov")
         return not epoch.warmup and not epoch.random_length
+
+    @property
+    def learns_from_sparse_rows(self) -> bool:
+        """Whether the algorithm with these settings has a form with O(nnz) work per sparse row."""
+        return self.sparse_kernels is not None
 
     def epoch(self, sampling: Sampling, n_rows: int = 0) -> Epoch:
         """Return the shape of an epoch. The default is one step on a fresh sample.
@@ -376,7 +391,7 @@ class Algorithm(ABC):
         return ()
 
     @final
-    def workspace_size(self, n_features: int, n_rows: int = 0) -> int:
+    def workspace_size(self, n_features: int, n_rows: int = 0, *, is_sparse: bool = False) -> int:
         """Return the number of float64 values in the workspace of one run.
 
         Parameters
@@ -385,6 +400,8 @@ class Algorithm(ABC):
             Number of features d.
         n_rows : int, default=0
             Number of rows of the data set, for the sampling "dataset".
+        is_sparse : bool, default=False
+            Whether the workspace is for ``sparse_kernels``.
 
         Returns
         -------
@@ -392,7 +409,30 @@ class Algorithm(ABC):
             Size of the workspace. Scalars are padded to a cache line, which keeps the vectors of the next run aligned.
         """
         scalars = -(-self.n_scalars // _CACHE_LINE) * _CACHE_LINE
+        if is_sparse:
+            return self.n_sparse_vectors * n_features + scalars
         return self.n_vectors * n_features + self.n_matrices * n_features**2 + scalars + self.n_per_row * n_rows
+
+    @final
+    def theta_in(self, workspace: NDArray[np.float64], n_features: int, *, is_sparse: bool) -> NDArray[np.float64]:
+        """Return the vector theta of a workspace, as a view.
+
+        Parameters
+        ----------
+        workspace : ndarray
+            Workspace of one run.
+        n_features : int
+            Number of features d.
+        is_sparse : bool
+            Whether the workspace is for ``sparse_kernels``.
+
+        Returns
+        -------
+        ndarray of shape (d,)
+            The view.
+        """
+        step = self.n_sparse_vectors if is_sparse else 1
+        return workspace[: step * n_features : step]
 
     @property
     def largest_step_size(self) -> float | None:

@@ -1,0 +1,72 @@
+"""A uniform sample of bounded size of the sparse rows of a stream: those with the smallest random numbers.
+
+Rows cannot replace each other in place, as in `vrtd.estimator.reservoir`, because they differ in length. So candidates
+are collected, and the sample is rebuilt when there are too many: the work per row does not depend on the capacity.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vrtd.estimator.rows import join_rows
+from vrtd.kernels.random import RESERVOIR, make_streams, words_of
+from vrtd.problems import Transitions
+
+_MOST_PARTS = 64
+_LARGEST = (1 << 64) - 1
+
+
+class SparseReservoir(NamedTuple):
+    """Sample that contains each row so far with the same probability; `add_sparse` returns the next one."""
+
+    capacity: int
+    stream: NDArray[np.uint64]
+    n_seen: int = 0
+    parts: tuple[Transitions, ...] = ()  # candidates
+    keys: tuple[NDArray[np.uint64], ...] = ()  # their random numbers
+    limit: int = _LARGEST  # later candidates have smaller numbers
+
+    @property
+    def n_kept(self) -> int:
+        """Number of rows in the sample."""
+        return min(self.n_seen, self.capacity)
+
+    @property
+    def rows(self) -> Transitions | None:
+        """Rows in the sample in random order, None if there are none."""
+        compact = self.compact()
+        return compact.parts[0] if compact.parts else None
+
+    def compact(self) -> SparseReservoir:
+        """Return the same sample without further candidates, in the order of the random numbers."""
+        if not self.parts:
+            return self
+        keys = np.concatenate(self.keys)
+        at = np.argsort(keys, kind="stable")[: self.capacity]
+        if len(self.parts) == 1 and np.array_equal(at, np.arange(len(keys))):
+            return self
+        is_full = len(at) == self.capacity
+        limit = int(keys[at[-1]]) if is_full else _LARGEST
+        return self._replace(parts=(join_rows(self.parts).take(at),), keys=(keys[at],), limit=limit)
+
+
+def empty_sparse_reservoir(capacity: int, seed: int) -> SparseReservoir:
+    """Return an empty reservoir."""
+    return SparseReservoir(capacity, make_streams(seed, np.arange(1), RESERVOIR)[0])
+
+
+def add_sparse(reservoir: SparseReservoir, rows: Transitions, at: NDArray[np.intp] | None = None) -> SparseReservoir:
+    """Return the reservoir after these rows, or some of them."""
+    n = len(rows) if at is None else len(at)
+    keys = words_of(reservoir.stream, np.arange(reservoir.n_seen, reservoir.n_seen + n))
+    chosen = np.flatnonzero(keys <= np.uint64(reservoir.limit))
+    reservoir = reservoir._replace(n_seen=reservoir.n_seen + n)
+    if not chosen.size:
+        return reservoir
+    part = rows.take(chosen if at is None else at[chosen])
+    reservoir = reservoir._replace(parts=(*reservoir.parts, part), keys=(*reservoir.keys, keys[chosen]))
+    n_parts, n_rows = len(reservoir.parts), sum(map(len, reservoir.keys))
+    return reservoir.compact() if n_rows > 2 * reservoir.capacity or n_parts > _MOST_PARTS else reservoir
