@@ -77,6 +77,10 @@ class WorkerError(InvalidInputError):
     """Raised when a task fails on a worker process, or a worker process ends. The message names the task."""
 
 
+class DeviceError(InvalidInputError):
+    """Raised when a computation on a GPU is asked for, but no GPU can be used."""
+
+
 class DivergenceError(VrtdError, ArithmeticError):
     """Raised when parameters are no longer finite, because the step size is too large for the data."""
 

@@ -1,4 +1,4 @@
-"""Options that choose where a command computes: processes of this machine, Dask or Ray."""
+"""Options that choose where a command computes: processes of this machine, Dask or Ray, or a GPU."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from vrtd.cli.parser import one_of
 from vrtd.errors import InvalidInputError
 
 _EXECUTORS = ("processes", "dask", "ray")
+_DEVICES = ("cpu", "cuda", "auto")
 _ALLOWED_FAILURES = 10  # workers of Dask that end with a task before the task counts as the cause
 
 
@@ -25,6 +26,11 @@ def add_executor_options(parser: argparse.ArgumentParser | argparse._ArgumentGro
     parser.add_argument("--executor", **one_of(_EXECUTORS), default=None, help=text)
     text = "Address of a running cluster: that of the Dask scheduler, such as tcp://10.0.0.1:8786, or of Ray."
     parser.add_argument("--address", default=None, metavar="ADDRESS", help=text)
+
+
+def add_device_option(parser: argparse.ArgumentParser | argparse._ArgumentGroup, default: str) -> None:
+    """Add the option --device, whose text is that of the library."""
+    parser.add_argument("--device", **one_of(_DEVICES), default=default)
 
 
 @contextmanager

@@ -38,7 +38,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     libraries = {name: _library(name) for name in (*NEEDED, *EXTRAS)}
     missing = [name for name, library in libraries.items() if library["version"] is None]
     ok = not any(name in missing for name in NEEDED)
-    machine = _describe_machine() if ok else dict.fromkeys(("folder", "threads", "cpu"))
+    machine = _describe_machine() if ok else dict.fromkeys(("folder", "threads", "cpu", "gpu"))
     report = {
         "ok": ok,
         "vrtd": __version__,
@@ -49,6 +49,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
         "cache": {"folder": machine["folder"], "writable": machine["folder"] is not None},
         "threads": machine["threads"],
         "cpu": machine["cpu"],
+        "gpu": machine["gpu"],
     }
     print(json.dumps(report) if arguments.json else _as_text(report))
     return OK if ok else MISSING
@@ -64,7 +65,8 @@ def _as_text(report: dict[str, Any]) -> str:
         nowhere = "no writable folder, so every process compiles again. Set NUMBA_CACHE_DIR to a folder of your own."
         folder = report["cache"]["folder"]
         rows += [("cache", f"{folder}, writable" if folder else nowhere), ("cpu", report["cpu"])]
-    rows.append(("threads", report["threads"]))
+    gpu = report["gpu"] or {"name": None, "problem": "unknown"}
+    rows += [("threads", report["threads"]), ("gpu", gpu["name"] or f"none ({gpu['problem']})")]
     lines = [f"{name:<12}{value}" for name, value in rows]
     commands = report["commands"]
     lines += ["", *(f"{f'vrtd {name}':<32}{_state(each)}" for name, each in commands.items())]
@@ -110,13 +112,14 @@ def _library(name: str) -> dict[str, str | None]:
 
 
 def _describe_machine() -> dict[str, Any]:
-    """Return the cache folder of compiled loops, None if it is not writable, the number of threads and the CPU."""
+    """Return the cache folder of compiled loops, None if it is not writable, the number of threads, CPU and GPU."""
     from llvmlite.binding import get_host_cpu_name
     from numba import config
 
     from vrtd.engine.blocks import available_threads
+    from vrtd.engine.device import describe_gpu
     from vrtd.engine.loop import advance
     from vrtd.kernels.jit import cache_folder
 
     cpu = str(config.CPU_NAME or get_host_cpu_name())
-    return {"folder": cache_folder(advance), "threads": available_threads(), "cpu": cpu}
+    return {"folder": cache_folder(advance), "threads": available_threads(), "cpu": cpu, "gpu": describe_gpu()}

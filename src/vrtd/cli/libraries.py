@@ -18,6 +18,7 @@ EXTRAS = {
     "sklearn": "sklearn",
     "distributed": "dask",
     "ray": "ray",
+    "numba_cuda": "cuda",
 }
 
 
@@ -47,6 +48,10 @@ def _uses_executor(name: str, given: Mapping[str, Any]) -> bool:
     return given.get("executor") == name
 
 
+def _uses_gpu(given: Mapping[str, Any]) -> bool:
+    return given.get("device") == "cuda"
+
+
 def _reads_hdf5(given: Mapping[str, Any]) -> bool:
     return given.get("format") in ("hdf5", "minari") or any(
         path.endswith((".h5", ".hdf5")) for path in (*given.get("data", ()), *given.get("against", ()))
@@ -66,6 +71,8 @@ USES = (
     Use("plan", "--figure", ("matplotlib",), _draws),
     Use("compare", "", ("matplotlib", "pyarrow"), _always),
     Use("reproduce", "", ("matplotlib",), _always),
+    *(Use(command, "--device cuda", ("numba_cuda",), _uses_gpu) for command in ("simulate", "sweep")),
+    Use("reproduce", "--device cuda", ("matplotlib", "numba_cuda"), _uses_gpu),
     *(
         Use(command, f"--executor {name}", (*needed, library), partial(_uses_executor, name))
         for command, needed in (

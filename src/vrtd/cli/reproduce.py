@@ -7,7 +7,7 @@ import json
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from vrtd.cli.cluster import opened_executor
+from vrtd.cli.cluster import add_device_option, opened_executor
 from vrtd.cli.parser import Parser
 from vrtd.cli.resumable import THREADS, add_common_options, resumable
 from vrtd.cli.terminal import OK, in_ascii
@@ -39,6 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--runs", dest="n_runs", type=int, default=1000, metavar="N")
     size.add_argument("--quick", action="store_true", help="Use 10 runs. Exact verdicts stay the same.")
+    add_device_option(parser, "cpu")
     add_common_options(parser, "reproduction")
 
 
@@ -60,6 +61,7 @@ def _reproduce(arguments: argparse.Namespace) -> int:
             seed=arguments.seed,
             threads=arguments.threads if executor is None else None,
             executor=executor,
+            device=arguments.device,
             progress=not arguments.quiet,
         )
     print(json.dumps(reproduction.as_dict(), allow_nan=False) if arguments.json else _as_text(reproduction))

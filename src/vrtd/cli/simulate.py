@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vrtd.cli.cluster import add_executor_options, opened_executor
+from vrtd.cli.cluster import add_device_option, add_executor_options, opened_executor
 from vrtd.cli.formats import as_json, as_json_together, as_text, draw, header_of, write_together
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from vrtd.algorithms import Algorithm
     from vrtd.result import Result
 
-_RUNS = ("sampling", "n_runs", "n_gradients", "checkpoints", "metrics", "seed", "initial", "threads")
+_RUNS = ("sampling", "n_runs", "n_gradients", "checkpoints", "metrics", "seed", "initial", "threads", "device")
 
 
 HELP = "run algorithms many times on a named problem"
@@ -78,6 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "State where trajectories start. (default: drawn from the stationary distribution)"
     add("--initial", type=int, metavar="STATE", help=text)
     add("--threads", type=int, metavar="N")
+    add_device_option(runs, argparse.SUPPRESS)
     add_executor_options(runs)
 
     add = parser.add_argument_group("output").add_argument

@@ -9,7 +9,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vrtd.cli.cluster import add_executor_options, opened_executor
+from vrtd.cli.cluster import add_device_option, add_executor_options, opened_executor
 from vrtd.cli.interrupts import raise_when_safe
 from vrtd.cli.options import (
     add_choice,
@@ -29,7 +29,7 @@ from vrtd.errors import InvalidInputError
 if TYPE_CHECKING:
     from vrtd.sweeps import SweepResult
 
-_RUNS = ("sampling", "n_runs", "n_gradients", "checkpoints", "metrics", "seed", "initial", "threads", "out")
+_RUNS = ("sampling", "n_runs", "n_gradients", "checkpoints", "metrics", "seed", "initial", "threads", "device", "out")
 _EXACT = {"auto": None, "always": True, "never": False}
 _SHOWN = 10  # settings per problem and metric
 
@@ -80,6 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = "When to compute expected errors beside the simulated ones. (default: auto, where they cost little)"
     add("--exact", **one_of(_EXACT), help=text)
     add("--threads", type=int, metavar="N")
+    add_device_option(runs, argparse.SUPPRESS)
     add_executor_options(runs)
 
     add = parser.add_argument_group("output").add_argument

@@ -45,6 +45,12 @@ class Job:
         """Number of pseudo-gradients that each run will compute."""
         return self.gradients_between(self.epoch_0, int(self.epochs[-1]))
 
+    @property
+    def largest_batch(self) -> int:
+        """Size of the largest batch among the epochs that are run."""
+        batch_sizes, _ = warmup_shapes(self.epoch)
+        return int(batch_sizes[: self.epochs[-1]].max(initial=batch_sizes[0]))
+
     def gradients_between(self, first: int, last: int) -> int:
         """Return the number of pseudo-gradients that one run computes between two counts of closed epochs."""
         return int(self.epoch.gradients_until(last) - self.epoch.gradients_until(max(first, 0)))
@@ -84,7 +90,7 @@ def run_blocks(
         part, written = state.map(lambda array: aligned_copy(array[lanes])), allocate_outputs(job, lanes.size)
         inputs = _inputs(job, part)
         position, limit = job.epoch_0, max(_gradients_per_call(job) // (job.epoch.n_gradients * n), 1)
-        for targets, checkpoint in _calls(job.epochs, position, limit):
+        for targets, checkpoint in calls(job.epochs, position, lambda: limit):
             if cancelled.is_set():
                 return
             loop(*inputs, position, targets, checkpoint, written)
@@ -128,17 +134,24 @@ def available_threads() -> int:
 
 def _inputs(job: Job, state: EngineState) -> tuple[Any, ...]:
     """Return the arguments that stay the same from call to call."""
-    d, epoch = job.source.n_features, job.epoch
-    shapes = np.array([*epoch.warmup, (epoch.n_absorb, epoch.n_steps)], np.int64)
-    batch_sizes, step_counts = shapes.T.copy()
-    largest = int(batch_sizes[: job.epochs[-1]].max(initial=batch_sizes[0]))  # among the epochs that are run
-    slots = make_slots(job.source, LANES, largest + 1, epoch.subset)
-    batch = np.empty((largest if epoch.inner_samples == "resample" else 0, LANES), np.uint32)
+    slots = make_slots(job.source, LANES, job.largest_batch + 1, job.epoch.subset)
+    batch = np.empty((job.largest_batch if job.epoch.inner_samples == "resample" else 0, LANES), np.uint32)
+    return job.algorithm.params(), job.source.data, slots, batch, state, *warmup_shapes(job.epoch), make_forms(job)
+
+
+def warmup_shapes(epoch: Epoch) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the batch sizes and the numbers of steps of the first epochs; the last ones are those of all others."""
+    batch_sizes, step_counts = np.array([*epoch.warmup, (epoch.n_absorb, epoch.n_steps)], np.int64).T.copy()
+    return batch_sizes, step_counts
+
+
+def make_forms(job: Job) -> Forms:
+    """Return the metrics as arrays."""
+    d = job.source.n_features
     matrices = np.array([form.matrix for form in job.forms], float).reshape(-1, d, d)
     is_diagonal = np.array([np.array_equal(matrix, np.diag(matrix.diagonal())) for matrix in matrices], bool)
     centres = np.array([form.centre for form in job.forms], float).reshape(-1, d)
-    forms = Forms(matrices, is_diagonal, centres, np.array([form.offset for form in job.forms], float))
-    return job.algorithm.params(), job.source.data, slots, batch, state, batch_sizes, step_counts, forms
+    return Forms(matrices, is_diagonal, centres, np.array([form.offset for form in job.forms], float))
 
 
 def allocate_outputs(job: Job, n_runs: int) -> Outputs:
@@ -147,11 +160,13 @@ def allocate_outputs(job: Job, n_runs: int) -> Outputs:
     return Outputs(curves, np.empty((n_runs, job.source.n_features)), np.full(n_runs, -1))
 
 
-def _calls(epochs: NDArray[np.int64], position: int, limit: int) -> Iterator[tuple[NDArray[np.int64], int]]:
-    """Yield calls of at most ``limit`` epochs: the epochs to stop at, and the checkpoint of the first stop or -1."""
+def calls(
+    epochs: NDArray[np.int64], position: int, limit: Callable[[], int]
+) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """Yield calls of at most ``limit()`` epochs: the epochs to stop at, and the checkpoint of the first stop or -1."""
     c = 0
     while c < epochs.size:
-        reach = max(position, 0) + limit
+        reach = max(position, 0) + limit()
         if epochs[c] > reach:
             yield np.array([reach]), -1
             position = reach

@@ -1,13 +1,15 @@
-"""The run loop: every algorithm on every source, a few runs at a time.
+"""The run loop: every algorithm on every source, on the CPU and on a GPU.
 
 ``advance`` is a template: the names below are bound to the kernels of one algorithm and one source before compilation.
-Runs are taken in groups of ``LANES``, one step of each in turn, which hides the latency of one run behind the others.
-Run i always uses lane i mod ``LANES``: the compiler may order the arithmetic of two lanes differently, and the bits of
-a run must not depend on how runs are divided into blocks.
+On the CPU, runs are taken in groups of ``LANES``, one step of each in turn, which hides the latency of one run behind
+the others. Run i always uses lane i mod ``LANES``: the compiler may order the arithmetic of two lanes differently, and
+the bits of a run must not depend on how runs are divided into blocks. On a GPU, each run has a thread of its own:
+`vrtd.engine.device` binds other functions for memory and for the runs that a thread takes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 from vrtd.algorithms import Algorithm, Epoch
 from vrtd.arrays import Floats
 from vrtd.checks import require
-from vrtd.kernels.jit import UNBOUND, borrow, carray, kernel, specialise, stack_words, with_width
+from vrtd.kernels.jit import UNBOUND, borrow, kernel, specialise, stack_array, with_width
 from vrtd.kernels.linalg import quadratic_form, squared_norm
 from vrtd.kernels.random import uniform_index
 from vrtd.kernels.transition import Transition
@@ -55,6 +57,51 @@ class Outputs(NamedTuple):
 
 
 @kernel
+def stage(data):
+    """Return the data of the source for use in the loop."""
+    return borrow(data)
+
+
+@kernel
+def first_group():
+    """Return the first run of the first group that this thread takes."""
+    return 0
+
+
+@kernel
+def group_stride():
+    """Return the distance in runs between the groups that this thread takes."""
+    return LANES
+
+
+@kernel
+def n_columns(batch):
+    """Return the number of columns of the batch, one for each run of a group."""
+    return LANES
+
+
+@kernel
+def own_column(first, lane):
+    """Return which column of the batch and which slots belong to a run: the place in its group, or the run itself."""
+    return lane
+
+
+@kernel
+def all_columns(batch):
+    """Return the number of columns of the batch of a device, one for each run: ``n_columns`` there."""
+    return batch.shape[1]
+
+
+@kernel
+def run_itself(first, lane):
+    """Return the run, which has a column and slots of its own on a device: ``own_column`` there."""
+    return first
+
+
+LANE_PER_RUN = {"LANES": 1, "n_columns": all_columns, "own_column": run_itself}  # bindings of the loop of a device
+
+
+@kernel
 def with_fixed_width(x, d):
     """Return the transition with a number of features that is known to the compiler."""
     phi, phi_next = with_width(x.phi, d), with_width(x.phi_next, d)
@@ -67,21 +114,21 @@ def advance(params, data, slots, batch, state, batch_sizes, step_counts, forms, 
     ``batch_sizes`` and ``step_counts`` belong to the first epochs; their last entries apply to all later epochs. The
     metrics are written to the curves from column ``checkpoint`` on. With ``checkpoint`` -1, only the state is written.
     """
-    params, data, slots = borrow(params), borrow(data), borrow(slots)
+    params, data, slots = borrow(params), stage(data), borrow(slots)
     workspaces, cursors, environment, algorithm = borrow(state)
     matrices, is_diagonal, centres, offsets = borrow(forms)
     curves, thetas, diverged_checkpoint = borrow(outputs)
-    batch = with_width(batch, LANES)
+    batch = with_width(batch, n_columns(batch))
     n_warmup = batch_sizes.size - 1
     n_absorb, n_steps = batch_sizes[n_warmup], step_counts[n_warmup]
     d = FEATURES if IS_SMALL else thetas.shape[1]
     if IS_LOCAL:
-        local = carray(stack_words(LANES, WORDS), (LANES, WORDS), np.float64)
-    cursor = carray(stack_words(LANES, CURSOR), (LANES, CURSOR), CURSOR_DTYPE)
-    stream = carray(stack_words(LANES, 4), (2, LANES, 2), np.uint64)
+        local = stack_array((LANES, WORDS), np.float64)
+    cursor = stack_array((LANES, CURSOR), CURSOR_DTYPE)
+    stream = stack_array((2, LANES, 2), np.uint64)
     if VARIES:
-        lengths = carray(stack_words(LANES, 1), (LANES,), np.int64)
-    for first in range(0, workspaces.shape[0], LANES):
+        lengths = stack_array((LANES,), np.int64)
+    for first in range(first_group(), workspaces.shape[0], group_stride()):
         if IS_LOCAL:
             workspace = local
             for k in range(LANES):
@@ -97,7 +144,7 @@ def advance(params, data, slots, batch, state, batch_sizes, step_counts, forms, 
                 stream[1, k, i] = algorithm[first + k, i]
         if epoch_0 < 0:
             for k in range(LANES):
-                reset(data, slots, k, cursor[k], stream[0, k])
+                reset(data, slots, own_column(first, k), cursor[k], stream[0, k])
         done = max(epoch_0, 0)
         for c in range(epochs.size):
             for epoch in range(done, epochs[c]):
@@ -115,14 +162,15 @@ def advance(params, data, slots, batch, state, batch_sizes, step_counts, forms, 
                         for k in range(LANES):
                             if VARIES and lengths[k] == 0:
                                 continue
+                            own = own_column(first, k)
                             if CHOOSES:
-                                handle = choose(data, slots, k, i, size, stream[0, k])
+                                handle = choose(data, slots, own, i, size, stream[0, k])
                             else:
-                                handle = draw_batch(data, slots, k, i, cursor[k], stream[0, k])
+                                handle = draw_batch(data, slots, own, i, cursor[k], stream[0, k])
                             if RESAMPLES:
-                                batch[i, k] = handle
+                                batch[i, own] = handle
                             run = views(workspace[k], d)
-                            absorb(params, OPTIONS, run, with_fixed_width(read(data, slots, k, handle), d))
+                            absorb(params, OPTIONS, run, with_fixed_width(read(data, slots, own, handle), d))
                     for k in range(LANES):
                         if VARIES and lengths[k] == 0:
                             continue
@@ -131,12 +179,13 @@ def advance(params, data, slots, batch, state, batch_sizes, step_counts, forms, 
                     for k in range(LANES):
                         if VARIES and t >= lengths[k]:
                             continue
+                        own = own_column(first, k)
                         if RESAMPLES:
-                            handle = np.uint64(batch[uniform_index(stream[1, k], size), k])
+                            handle = np.uint64(batch[uniform_index(stream[1, k], size), own])
                         else:
-                            handle = draw(data, slots, k, size, cursor[k], stream[0, k])
+                            handle = draw(data, slots, own, size, cursor[k], stream[0, k])
                         run = views(workspace[k], d)  # before reading the sample: the order affects the last bit
-                        step(params, OPTIONS, run, with_fixed_width(read(data, slots, k, handle), d), t, epoch)
+                        step(params, OPTIONS, run, with_fixed_width(read(data, slots, own, handle), d), t, epoch)
                 if ABSORBS:
                     for k in range(LANES):
                         if VARIES and lengths[k] == 0:
@@ -155,7 +204,7 @@ def advance(params, data, slots, batch, state, batch_sizes, step_counts, forms, 
                     value = offsets[q] + quadratic_form(matrices[q], is_diagonal[q], centres[q], theta)
                     curves[first + k, checkpoint + c, q] = value
                     size += abs(value)
-                if not np.isfinite(size) and diverged_checkpoint[first + k] < 0:
+                if not math.isfinite(size) and diverged_checkpoint[first + k] < 0:
                     diverged_checkpoint[first + k] = checkpoint + c
         for k in range(LANES):
             for i in range(CURSOR):
@@ -169,11 +218,17 @@ def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised
 
     Unless ``specialised``, it is the same for any number of features.
     """
+    name = name_loop(algorithm, epoch, source, specialised)
+    return specialise(advance, name, bind_loop(algorithm, epoch, source, specialised))
+
+
+def bind_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised: bool) -> dict[str, Any]:
+    """Return what the names in the template stand for, on any device."""
     absorbs, small, words, local = _layout(algorithm, epoch, source, specialised)
     is_one_step = epoch.n_steps == 1 and epoch.inner_samples == "fresh"
     problem = f"An epoch without a batch must be one step on a fresh sample, but got {epoch}."
     require(absorbs or is_one_step, problem, "Absorb a batch, or make one step.")
-    bindings = vars(algorithm.kernels) | {
+    return vars(algorithm.kernels) | {
         "reset": source.reset,
         "draw": source.draw,
         "draw_batch": source.draw_batch or source.draw,
@@ -192,7 +247,11 @@ def compile_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised
         "IS_LOCAL": local,
         "OPTIONS": algorithm.options(),
     }
-    return specialise(advance, name_loop(algorithm, epoch, source, specialised), bindings)
+
+
+def is_local(algorithm: Algorithm, epoch: Epoch, source: Source, specialised: bool) -> bool:
+    """Return whether the loop works on a copy of the workspace of a run, on the stack or in registers."""
+    return _layout(algorithm, epoch, source, specialised)[-1]
 
 
 def name_loop(algorithm: Algorithm, epoch: Epoch, source: Source, specialised: bool) -> str:

@@ -15,7 +15,7 @@ from vrtd.algorithms import Algorithm, Epoch, check_sampling, check_sparse_rows
 from vrtd.algorithms._base.algorithm import ignore
 from vrtd.checks import require
 from vrtd.engine.loop import with_fixed_width
-from vrtd.kernels.jit import UNBOUND, borrow, carray, kernel, specialise, stack_words
+from vrtd.kernels.jit import UNBOUND, borrow, kernel, specialise, stack_array
 from vrtd.kernels.linalg import squared_norm
 from vrtd.kernels.random import uniform_index
 from vrtd.kernels.sparse import entries
@@ -53,12 +53,12 @@ def consume(
     reward, discount, ends, weight = borrow(reward), borrow(discount), borrow(ends), borrow(weight)
     d = FEATURES if IS_SMALL else n_features
     if IS_SMALL:
-        workspace = carray(stack_words(1, WORDS), (WORDS,), np.float64)
+        workspace = stack_array((WORDS,), np.float64)
     else:
         workspace = scratch
     for i in range(state.size):
         workspace[i] = state[i]
-    random = carray(stack_words(1, 2), (2,), np.uint64)
+    random = stack_array((2,), np.uint64)
     random[0], random[1] = stream[0], stream[1]
     rows = n_absorb if RESAMPLES else n_absorb + n_steps
     for epoch in range(epoch_0, epoch_0 + n_epochs):

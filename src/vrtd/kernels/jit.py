@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,7 +15,7 @@ from typing import Any
 
 import numba
 from llvmlite import ir
-from numba import carray as carray
+from numba import carray
 from numba.core import caching, cgutils, config
 from numba.core import types as numba_types
 from numba.core.types.containers import BaseTuple
@@ -102,23 +103,29 @@ def rebind(template: Callable[..., Any], bindings: dict[str, Any]) -> FunctionTy
     return FunctionType(template.__code__, {**template.__globals__, **bindings})
 
 
+@kernel
+def stack_array(shape, dtype):
+    """Return an array of constant shape, of 8-byte numbers, on the stack of the calling function."""
+    return carray(stack_words(shape), shape, dtype)
+
+
 @intrinsic
-def stack_words(typing_context, n_rows, n_words):
-    """Reserve rows of 8-byte words on the stack of the calling function and return their address.
+def stack_words(typing_context, shape):
+    """Reserve 8-byte words on the stack of the calling function and return their address.
 
     LLVM sees that nothing else points there, so a small workspace of known size is kept in registers, which is twice
-    as fast as an array on the heap. Call it in the function that uses the memory, never in a helper that returns it.
+    as fast as an array on the heap.
     """
-    if not all(isinstance(n, numba_types.IntegerLiteral) for n in (n_rows, n_words)):
+    if not all(isinstance(n, numba_types.IntegerLiteral) for n in shape):
         return None
 
     def codegen(context, builder, signature, arguments):
-        size = n_rows.literal_value * n_words.literal_value
+        size = math.prod(n.literal_value for n in shape)
         words = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(64), size))
         words.align = 64
         return builder.bitcast(words, ir.IntType(8).as_pointer())
 
-    return numba_types.voidptr(n_rows, n_words), codegen
+    return numba_types.voidptr(shape), codegen
 
 
 @intrinsic
@@ -145,11 +152,26 @@ def fma(typing_context, x, y, z):
 
 
 @intrinsic
+def rint(typing_context, x):
+    """Return the nearest whole number as a float, of two equally near ones the even one."""
+
+    def codegen(context, builder, signature, arguments):
+        return builder.call(builder.module.declare_intrinsic("llvm.rint", [ir.DoubleType()]), arguments)
+
+    return numba_types.float64(numba_types.float64), codegen
+
+
+@intrinsic
 def with_width(typing_context, array, width):
-    """Return a borrowed C-contiguous matrix of known width. A constant width makes the address of a row a shift."""
+    """Return a borrowed matrix of known width. A constant width makes the address of a row a shift.
+
+    Matrices whose rows are not adjacent are only borrowed.
+    """
 
     def codegen(context, builder, signature, arguments):
         value = _borrowed(context, builder, array, arguments[0])
+        if array.layout != "C":
+            return value
         matrix = context.make_array(array)(context, builder, value=value)
         columns = context.cast(builder, arguments[1], width, numba_types.intp)
         rows, _ = cgutils.unpack_tuple(builder, matrix.shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
 from vrtd.kernels.jit import kernel
 
@@ -28,7 +28,7 @@ def squared_norm_of_sum(left, right):
 @kernel
 def shrinkage(squared_norm, radius):
     """Return the factor in (0, 1] that projects a vector with this squared norm onto the ball of this radius."""
-    return radius / np.sqrt(squared_norm) if squared_norm > radius * radius else 1.0
+    return radius / math.sqrt(squared_norm) if squared_norm > radius * radius else 1.0
 
 
 @kernel

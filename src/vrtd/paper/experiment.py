@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from vrtd.algorithms import TD, VRTD, Algorithm, ChainSampling
 from vrtd.engine import simulate
+from vrtd.engine.device import DeviceName
 from vrtd.metrics import QuadraticForm
 from vrtd.paper.evidence import Claim, NumberCheck
 from vrtd.plots import Figure
@@ -136,8 +137,9 @@ class Runner:
         progress: Callable[[float], None] | None = None,
         threads: int | None = None,
         executor: Executor | None = None,
+        device: DeviceName = "cpu",
     ) -> None:
-        self._progress, self._threads, self._executor = progress, threads, executor
+        self._progress, self._threads, self._executor, self._device = progress, threads, executor, device
         self._expected = 0
         self.n_gradients, self.seconds, self.compile_seconds = 0, 0.0, 0.0
 
@@ -169,7 +171,7 @@ class Runner:
         result = simulate(
             problem, algorithm, n_runs=n_runs, n_gradients=n_gradients, seed=seed, checkpoints=checkpoints,
             sampling=sampling, theta_0=theta_0, initial=initial, metrics=metrics,
-            progress=tell, threads=self._threads, executor=self._executor,
+            progress=tell, threads=self._threads, executor=self._executor, device=self._device,
         )  # fmt: skip
         self.n_gradients += size
         self.seconds += result.provenance["seconds"]

@@ -162,7 +162,7 @@ def chain_source(
         read = general_read if general else sparse_read if constant else sparse_read_discounts
     discounts = float(discount[0]) if constant and not general else discount
     data = ChainData(phi, start_cells, cells, reward, discounts, *tables)
-    return Source(f"{kind}_{sampling}", data, chain_reset, draw, read, phi.shape[1])
+    return Source(f"{kind}_{sampling}", data, chain_reset, draw, read, phi.shape[1], n_handles=reward.size)
 
 
 def _is_dense(mrp: MarkovRewardProcess) -> bool:

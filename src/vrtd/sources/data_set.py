@@ -83,5 +83,5 @@ def data_set_source(data: Transitions) -> Source:
     rows = phi, phi_next, data.reward.copy(), data.discount.copy(), np.array(data.weight)
     return Source(
         "data_set", rows, data_set_reset, data_set_draw, data_set_read, data.n_features,
-        draw_batch=data_set_draw_batch, choose=data_set_choose, n_rows=data.n_rows,
+        draw_batch=data_set_draw_batch, choose=data_set_choose, n_rows=data.n_rows, n_handles=data.n_rows,
     )  # fmt: skip

@@ -67,6 +67,8 @@ class Source:
         rows.
     n_rows : int, default=0
         Number of rows of a data set. 0 means that samples never end.
+    n_handles : int, default=0
+        Number of handles. 0 means that a handle is a slot.
     """
 
     name: str
@@ -81,6 +83,12 @@ class Source:
     draw_batch: Callable[..., Any] | None = None
     choose: Callable[..., Any] | None = None
     n_rows: int = 0
+    n_handles: int = 0
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether features are those of states, in ``data.phi``."""
+        return self.n_rows == 0 and not self.uses_slots
 
 
 def make_slots(source: Source, n_lanes: int, n_slots: int, subset: bool = False) -> Slots:

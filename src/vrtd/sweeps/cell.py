@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.engine.device import choose_device
 from vrtd.engine.simulation import run
 from vrtd.errors import WorkerError
 from vrtd.result import QUANTILES
@@ -103,6 +104,7 @@ def _measure_cell(design: Design, i: int, record: Any, threads: int, watch: Any)
         theta_0=design.theta_0[name],
         checkpoints=design.checkpoints,
         threads=threads,
+        device=choose_device(design.device, design.n_runs, design.n_gradients, bound.source.n_features),
         start=None,
         progress=watch,
     )

@@ -22,6 +22,7 @@ from vrtd.arrays import Floats, check_theta
 from vrtd.checks import check_choice, require
 from vrtd.engine import arguments
 from vrtd.engine import simulation as engine_simulation
+from vrtd.engine.device import DeviceName
 from vrtd.engine.loop import name_loop
 from vrtd.engine.simulation import BoundProblem, bind
 from vrtd.errors import InvalidInputError
@@ -51,6 +52,7 @@ class Design:
     metrics: tuple[str | QuadraticForm, ...]
     checkpoints: NDArray[np.int64]
     exact: bool | None
+    device: DeviceName = "cpu"
     _bound: dict[str, BoundProblem] = field(default_factory=dict, repr=False)
     _limits: dict[str, float] = field(default_factory=dict, repr=False)
 
@@ -126,6 +128,8 @@ class Design:
             "checkpoints": self.checkpoints.tolist(),
             "exact": self.exact,
         }
+        if self.device != "cpu":  # the numbers differ by rounding
+            base["device"] = self.device
         about_all = store.digest(base)
         # The fields are in the order of the class, so that a key does not depend on which fields are in the grid.
         default = self.algorithm()

@@ -17,6 +17,7 @@ from vrtd.algorithms import Algorithm, Sampling
 from vrtd.checks import check_count, check_flag
 from vrtd.engine import arguments
 from vrtd.engine.blocks import available_threads
+from vrtd.engine.device import DeviceName, choose_device
 from vrtd.executors import check_executor, run_tasks
 from vrtd.metrics import QuadraticForm
 from vrtd.problems import LinearProblem, Simulator, Transitions
@@ -53,6 +54,7 @@ def sweep(
     exact: bool | None = None,
     executor: Executor | None = None,
     threads: int | None = None,
+    device: DeviceName = "cpu",
     out: str | os.PathLike[str] | None = None,
     progress: Callable[[float, str], None] | bool | None = None,
 ) -> SweepResult:
@@ -97,6 +99,10 @@ def sweep(
         process.
     threads : int or None, default=None
         Number of threads without an executor. None means one per available core.
+    device : {"cpu", "cuda", "auto"}, default="cpu"
+        Device that computes the cells: the CPU, an NVIDIA GPU ("cuda"), or the GPU if it helps ("auto"), as in
+        ``simulate``. On a GPU, ``threads`` is the number of cells that are computed at the same time, so that small
+        cells also fill the GPU.
     out : path or None, default=None
         Folder that keeps finished cells, for a call that continues this one, and receives the table. It must be new,
         empty or that of an earlier sweep.
@@ -130,6 +136,7 @@ def sweep(
     metrics = default_metrics(where) if metrics is None else metrics
     arguments.check_arguments(first, sampling, n_runs, n_gradients, seed, metrics, None)
     check_executor(executor, threads)
+    choose_device(device, int(n_runs), int(n_gradients), 1, executor)  # refuse it before any cell is computed
     chosen = check_metrics(metrics)
     if exact is not None:
         check_flag("exact", exact)
@@ -149,6 +156,7 @@ def sweep(
         chosen,
         axis,
         exact,
+        device,
     )
     loops = design.check_settings()
     with ExitStack() as stack:

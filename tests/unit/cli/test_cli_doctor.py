@@ -18,7 +18,8 @@ from vrtd.cli.doctor import NEEDED
 from vrtd.cli.libraries import EXTRAS
 
 ROOT = Path(__file__).parents[3]
-HAS_RAY = find_spec("ray") is not None
+# No extra of the tests installs these; each with the end of the commands that need it, in the order of commands.
+ABSENT = {name: end for name, end in {"numba_cuda": " cuda", "ray": " ray"}.items() if find_spec(name) is None}
 
 
 def test_doctor_reports_libraries_cache_and_processor(capsys):
@@ -31,14 +32,20 @@ def test_doctor_reports_libraries_cache_and_processor(capsys):
     assert report["libraries"]["numpy"] == {"version": np.__version__, "problem": None, "install": None}
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
-    for name in ("python", "vrtd", *NEEDED, *EXTRAS, "cache", "cpu", "threads"):
+    for name in ("python", "vrtd", *NEEDED, *EXTRAS, "cache", "cpu", "threads", "gpu"):
         assert any(line.split()[:1] == [name] for line in shown.splitlines())
     works = {"works": True, "missing": [], "install": None}
-    without_ray = {"works": False, "missing": ["ray"], "install": "pip install 'vrtd[ray]'"}  # no extra of the tests
-    last = "All commands work." if HAS_RAY else "Some commands do not work. Run: pip install 'vrtd[ray]'"
+    extras = ",".join(EXTRAS[name] for name in ABSENT)
+    last = f"Some commands do not work. Run: pip install 'vrtd[{extras}]'" if ABSENT else "All commands work."
     assert shown.endswith(f"\n\n{last}\n")
-    for name, use in report["commands"].items():
-        assert use == (works if HAS_RAY or not name.endswith(" ray") else without_ray)
+    for command, use in report["commands"].items():
+        lacks = [name for name, end in ABSENT.items() if command.endswith(end)]
+        without = {
+            "works": False,
+            "missing": lacks,
+            "install": f"pip install 'vrtd[{''.join(map(EXTRAS.get, lacks))}]'",
+        }
+        assert use == (without if lacks else works)
     for name in report["commands"]:
         assert re.search(
             rf"^vrtd {name} +{'works$' if report['commands'][name]['works'] else 'does'}", shown, re.MULTILINE
@@ -79,7 +86,7 @@ def test_doctor_says_which_commands_work(capsys, monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     assert main(["doctor", "--json"]) == 0
     commands = json.loads(capsys.readouterr().out)["commands"]
-    working = {name for name, use in commands.items() if use["works"] and not name.endswith(" ray")}
+    working = {name for name, use in commands.items() if use["works"] and not name.endswith((" ray", " cuda"))}
     drawing = {f"{name}{option}" for name in ("simulate", "sweep", "plan") for option in ("", " --figure")}
     on_dask = {f"{name} --executor dask" for name in ("simulate", "sweep", "reproduce")}
     assert working == drawing | on_dask | {"reproduce"}
@@ -88,7 +95,7 @@ def test_doctor_says_which_commands_work(capsys, monkeypatch):
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out.splitlines()
     assert "vrtd compare                    does not work without pyarrow. Run: pip install 'vrtd[data]'" in shown
-    extras = "data,gym" if HAS_RAY else "data,gym,ray"
+    extras = ",".join(["data,gym", *(EXTRAS[name] for name in ABSENT)])
     assert shown[-1] == f"Some commands do not work. Run: pip install 'vrtd[{extras}]'"
 
 

@@ -26,6 +26,8 @@ NOTHING = "evaluate --data a.csv --discount 0.9"
         ("compare --quick", "matplotlib and pyarrow are", "plot,data"),
         ("reproduce --quick", "matplotlib is", "plot"),
         ("simulate --figure a.png", "matplotlib is", "plot"),
+        ("simulate --device cuda", "numba_cuda is", "cuda"),
+        ("reproduce --device cuda", "matplotlib and numba_cuda are", "plot,cuda"),
         ("plan --budget 9 --figure a.png", "matplotlib is", "plot"),
     ],
 )
