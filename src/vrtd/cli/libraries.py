@@ -66,6 +66,7 @@ USES = (
     Use("plan", "--figure", ("matplotlib",), _draws),
     Use("compare", "", ("matplotlib", "pyarrow"), _always),
     Use("reproduce", "", ("matplotlib",), _always),
+    Use("lab", "", (), _always),
     *(
         Use(command, f"--executor {name}", (*needed, library), partial(_uses_executor, name))
         for command, needed in (
