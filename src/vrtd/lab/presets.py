@@ -33,15 +33,15 @@ PRESETS = {
     ),
     "growing": Preset(
         "Growing batches do not level off",
-        "Batches that grow by a factor from epoch to epoch use almost all samples in the last batch, so the error keeps "
-        "falling. VRTD with batches of one size levels off.",
+        "Batches that grow by a factor from epoch to epoch use almost all samples in the last batch, so the error "
+        "keeps falling. VRTD with batches of one size levels off.",
         Settings(sampling="markov", algorithm="vrtd_growing", also=("vrtd", "td"), batch_size=50, n_gradients=30_000),
     ),
     "bias": Preset(
         "Averaged TD settles off the mark",
-        "Along a trajectory, the mean of TD's iterates does not tend to the solution (the star), but to a point beside it, "
-        "however long it runs. Richardson-Romberg TD combines the means of three step sizes and comes back. Lower the "
-        "step size: the distance shrinks with it. Choose independent samples: it disappears.",
+        "Along a trajectory, the mean of TD's iterates does not tend to the solution (the star), but to a point beside "
+        "it, however long it runs. Richardson-Romberg TD combines the means of three step sizes and comes back. Lower "
+        "the step size: the distance shrinks with it. Choose independent samples: it disappears.",
         Settings(
             n_features=2, sampling="markov", algorithm="td_averaged", also=("richardson_td",), step_size=0.3,
             n_gradients=30_000,
@@ -57,7 +57,8 @@ PRESETS = {
     "counter_example": Preset(
         "The counter-example to Theorem 1",
         "The next state is decided by a fair coin, and the runs start at the solution. The exact error lies above the "
-        "bound that Theorem 1 of the paper states, although all of its conditions hold. The corrected bound is above it.",
+        "bound that Theorem 1 of the paper states, although all of its conditions hold. The corrected bound lies "
+        "above it.",
         Settings(
             chain="coin", discount=0.5, algorithm="vrtd", also=(), step_size=0.02, batch_size=2000, n_gradients=40_000,
             radius=1.0,

@@ -136,6 +136,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "vrtd", ""
     timeout = 60  # seconds without a request, after which a kept connection is closed
+    disable_nagle_algorithm, wbufsize = True, 1 << 16  # an answer is sent at once, and not after its header is received
 
     def do_GET(self) -> None:  # the name that the base class calls
         problem = self._find_intrusion()
@@ -215,5 +216,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *arguments: Any) -> None:
+    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
         """Write nothing for each request."""

@@ -390,8 +390,8 @@ const drawCurves = () => {
   high = Math.min(high, start * 1e8);
   low = Math.max(low, high * 1e-12);
   if (isShown("bounds")) {
-    for (const { values: bound } of main.bounds ?? []) for (const y of bound ?? []) {
-      if (usable(y) && y < high * 1e3 && y > low / 1e3) { high = Math.max(high, y); low = Math.min(low, y); }
+    for (const { values: bound, floor } of main.bounds ?? []) for (const y of bound ?? []) {
+      if (floor !== null && usable(y) && y < high * 1e3 && y > low / 1e3) { high = Math.max(high, y); low = Math.min(low, y); }
     }
   }
   const x = scale(view.axis === "log" ? Math.max(n[1] ?? 1, 1) : 0, total, box.left, box.right, view.axis === "log");
@@ -423,7 +423,7 @@ const drawCurves = () => {
     if (usable(settles)) line(pen, [[box.left, y(settles)], [box.right, y(settles)]], colour(name), 1.4, [2, 4]);
   }
   if (exact?.values) line(pen, points(exact.values), colour("ink"), 1.6, [5, 4]);
-  if (isShown("bounds")) (main.bounds ?? []).forEach(({ values: bound }, k) => { if (bound) line(pen, points(bound), colour("ink"), 1.8, DASHES[k]); });
+  if (isShown("bounds")) (main.bounds ?? []).forEach(({ values: bound, floor }, k) => { if (floor !== null) line(pen, points(bound), colour("ink"), 1.8, DASHES[k]); });
   if (alive < n.length) {
     const at = x(Math.max(n[alive], x.low));
     line(pen, [[at, box.top], [at, box.bottom]], colour("bad"), 1.5);
@@ -620,7 +620,7 @@ const drawLegend = () => {
   for (const name of names()) entries.push([swatch(name, 3), setup.algorithms[name]]);
   const exact = shown.exact[state.algorithm];
   if (exact?.values) entries.push([swatch("ink", 2, [5, 4]), exact.method?.startsWith("approx") ? "expected error (approximation)" : "exact mean"]);
-  if (isShown("bounds")) (main?.bounds ?? []).forEach(({ label, values }, k) => { if (values?.some((v, i) => i && v !== null)) entries.push([swatch("ink", 2, DASHES[k]), label]); });
+  if (isShown("bounds")) (main?.bounds ?? []).forEach(({ label, floor }, k) => { if (floor !== null) entries.push([swatch("ink", 2, DASHES[k]), label]); });
   for (const name of names()) if (usable(shown.exact[name]?.settles_error)) entries.push([swatch(name, 2, [2, 4]), `where ${setup.algorithms[name]} settles`]);
   $("legend").replaceChildren(...entries.map(([picture, label]) => make("li", {}, picture, label)));
 };
