@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from vrtd import theory
-from vrtd.algorithms import TD, RichardsonTD
 from vrtd.engine import simulate
 from vrtd.errors import InvalidInputError, VrtdError
 from vrtd.lab.bounds import choose_bounds
@@ -120,7 +119,7 @@ class Computation:
         return answer
 
     def exact(self, settings: Settings, name: str) -> Answer:
-        """Compute the exact mean of one algorithm, and where its mean settles in the long run.
+        """Compute the exact mean of one algorithm, and where averages settle in the long run.
 
         Parameters
         ----------
@@ -150,7 +149,7 @@ class Computation:
                 answer |= {"values": _plain(curve.values("squared_error")[0]), "method": curve.provenance["method"]}
             except VrtdError as error:
                 answer["reason"] = str(error)
-        if settings.sampling == "markov" and isinstance(algorithm, TD | RichardsonTD):
+        if settings.sampling == "markov" and name in ("td_averaged", "richardson_td"):
             try:
                 bias = theory.limit_bias(problem, algorithm)
             except VrtdError as error:

@@ -51,7 +51,7 @@ PRESETS = {
         "Two features, seen from above",
         "Each line in the plane is theta of one run, and each dot is the end of a run. TD keeps wandering around the "
         "solution. VRTD comes much closer with the same step size.",
-        Settings(n_features=2, algorithm="vrtd", also=("td",), batch_size=300, n_gradients=12_000),
+        Settings(n_features=2, algorithm="vrtd", also=("td",), batch_size=1000, n_gradients=20_000),
         {"plane": "whole"},
     ),
     "counter_example": Preset(
@@ -68,6 +68,6 @@ PRESETS = {
         "A step that is too large",
         "The step size is beyond the stability limit, the line in the map. The mean squared error grows without bound, "
         "and runs overflow. From there on no mean is drawn.",
-        Settings(algorithm="td", also=(), step_size=1.5, n_gradients=10_000),
+        Settings(algorithm="td", also=(), step_size=2.2, n_gradients=10_000),
     ),
 }  # fmt: skip
