@@ -21,7 +21,7 @@ from vrtd.lab.code import write_code
 from vrtd.lab.computation import Computation
 from vrtd.lab.presets import PRESETS
 
-DIGITS = 5
+DIGITS = 4  # as many as the page shows
 
 
 def round_numbers(value: Any) -> Any:
@@ -39,8 +39,12 @@ def collect_answers() -> dict[str, Any]:
     warnings.simplefilter("ignore", StabilityWarning)
     for name, preset in PRESETS.items():
         settings = preset.settings
+        runs = {each: computation.runs(settings, each) for each in settings.shown}
+        for other in settings.shown[1:]:  # only the mean of these is shown
+            for part in ("curves", "n_samples", "q05", "q25", "q50", "q75", "q95"):
+                del runs[other][part]
         answers[name] = {
-            "runs": {each: computation.runs(settings, each) for each in settings.shown},
+            "runs": runs,
             "exact": {each: computation.exact(settings, each) for each in settings.shown},
             "map": computation.map(settings),
             "code": {"code": write_code(settings, CHAINS[settings.chain], computation.problem(settings))},

@@ -7,7 +7,7 @@ import dataclasses
 from vrtd.algorithms import Algorithm
 from vrtd.lab.bounds import choose_bounds
 from vrtd.lab.chains import Chain
-from vrtd.lab.computation import MAP_STEPS, N_CHECKPOINTS, has_exact_curve
+from vrtd.lab.computation import MAP_STEPS, N_CHECKPOINTS, has_exact_curve, has_map
 from vrtd.lab.settings import ALGORITHMS, N_RUNS, Settings
 from vrtd.problems import LinearProblem
 
@@ -48,14 +48,17 @@ def write_code(settings: Settings, chain: Chain, problem: LinearProblem) -> str:
         lines += ["exact = vrtd.theory.exact_curve(problem, main, **options)", 'exact.plot(axes, label="exact mean")']
     bounds = choose_bounds(settings)
     if bounds:
-        lines.append("\nepochs = main.epoch(options['sampling']).epochs_at(exact.n_gradients)")
+        lines += ["", "n_gradients = results[next(iter(results))].n_gradients"]
+        lines.append("epochs = main.epoch(options['sampling']).epochs_at(n_gradients)")
         lines += ["theta_0 = [0.0] * problem.n_features", "bounds = {"]
         for label, function, arguments in bounds:
             given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
             lines.append(f'    "{label}": vrtd.theory.{function}(problem, theta_0=theta_0, {given}),')
         lines += ["}", "for name, bound in bounds.items():"]
-        lines.append('    axes.plot(exact.n_gradients, bound.curve(epochs[-1])[epochs], ":", label=name)')
+        lines.append('    axes.plot(n_gradients, bound.curve(epochs[-1])[epochs], ":", label=name)')
     lines += ['axes.set_yscale("log")', "axes.legend()", 'axes.figure.savefig("curves.png")', ""]
+    if not has_map(settings, problem):
+        return "\n".join(lines)
     lines.append(f'kind = {{"sampling": "{settings.sampling}", "n_steps": {MAP_STEPS[settings.sampling]}}}')
     lines.append(f"diagram = vrtd.theory.phase_diagram(problem, budget={n}, **kind)")
     lines += ['diagram.plot().figure.savefig("map.png")', ""]

@@ -24,8 +24,9 @@ N_CHECKPOINTS = 100
 OWN = "own"
 _N_CURVES, _N_PATHS, _N_ENDS = 12, 6, 300  # runs whose curve, path or end is shown
 MAP_STEPS = {"iid": 24, "markov": 14}  # a trajectory takes longer
-# Up to this number of features, the exact mean along a trajectory is computed fast enough to be drawn.
-_MOST_FEATURES_OF_EXTRAPOLATION = 2
+# Up to these sizes, exact means and maps are computed fast enough to be drawn.
+_MOST_FEATURES, _MOST_FEATURES_OF_EXTRAPOLATION = 10, 2
+_MOST_WORK_ON_A_TRAJECTORY = 1e5  # transitions x (features + 1)^2
 
 Answer = dict[str, Any]
 
@@ -176,12 +177,12 @@ class Computation:
         return self._map(key)
 
     def _compute_map(self, settings: Settings) -> Answer:
+        problem, sampling = self.problem(settings), settings.sampling
+        if not has_map(settings, problem):
+            return {"reason": "It takes too long with so many transitions and features."}
         try:
             diagram = theory.phase_diagram(
-                self.problem(settings),
-                budget=settings.n_gradients,
-                sampling=settings.sampling,
-                n_steps=MAP_STEPS[settings.sampling],
+                problem, budget=settings.n_gradients, sampling=sampling, n_steps=MAP_STEPS[sampling]
             )
         except VrtdError as error:
             return {"reason": str(error)}
@@ -208,10 +209,17 @@ class Computation:
         report(1.0)
 
 
+def has_map(settings: Settings, problem: LinearProblem) -> bool:
+    """Return whether the map is computed fast enough to be drawn."""
+    d = problem.n_features
+    work = problem.mrp.edges.origin.size * (d + 1) ** 2 if settings.sampling == "markov" else 0
+    return d <= _MOST_FEATURES and work <= _MOST_WORK_ON_A_TRAJECTORY
+
+
 def has_exact_curve(settings: Settings, problem: LinearProblem, name: str) -> bool:
     """Return whether the exact mean of an algorithm is computed fast enough to be drawn."""
     slow = name == "richardson_td" and settings.sampling == "markov"
-    return not slow or problem.n_features <= _MOST_FEATURES_OF_EXTRAPOLATION
+    return has_map(settings, problem) and (not slow or problem.n_features <= _MOST_FEATURES_OF_EXTRAPOLATION)
 
 
 def _coordinate_forms(problem: LinearProblem) -> list[QuadraticForm]:

@@ -173,8 +173,9 @@ class _Handler(BaseHTTPRequestHandler):
             return "This server answers to its own page only."
         if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             return "This server answers to its own page only."
-        token = urlsplit(self.path).path[1:].partition("/")[0]
-        if len(self.path) > _LONGEST_ADDRESS or not secrets.compare_digest(token.encode(), self.server.token.encode()):
+        token, slash, _ = urlsplit(self.path).path[1:].partition("/")
+        is_known = secrets.compare_digest(token.encode(), self.server.token.encode())
+        if not (slash and is_known) or len(self.path) > _LONGEST_ADDRESS:
             return "The address lacks the token that vrtd lab has printed."
         return None
 

@@ -162,6 +162,19 @@ def test_the_code_of_a_slow_exact_mean_leaves_it_out(lab: Computation) -> None:
     assert lab.exact(settings, "richardson_td")["reason"].endswith("takes too long here.")
 
 
+def test_large_problems_have_runs_but_no_exact_mean_and_no_map() -> None:
+    problem = vrtd.problems.random_mdp(n_features=11)
+    computation = Computation(OwnProblem(problem, None))
+    settings = replace(computation.first_settings(), n_gradients=500, batch_size=20, step_size=0.05)
+    assert computation.runs(settings, "td")["n_diverged"][-1] == 0
+    assert computation.exact(settings, "td")["values"] is None
+    assert "too long" in computation.map(settings)["reason"]
+    code = write_code(settings, computation.chains[OWN], problem)
+    assert "exact" not in code
+    assert "phase_diagram" not in code
+    compile(code, "lab", "exec")
+
+
 def test_an_own_problem_is_read_and_its_discount_can_be_moved(own_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     computation = Computation(OwnProblem(read_problem(own_file), str(own_file)))
     first = computation.first_settings()

@@ -17,6 +17,7 @@ from vrtd import theory
 from vrtd.lab.computation import N_CHECKPOINTS, Computation
 from vrtd.lab.presets import PRESETS
 from vrtd.lab.server import LabServer
+from vrtd.lab.settings import Settings
 
 pytestmark = [*NEEDS_BROWSER, pytest.mark.slow, pytest.mark.filterwarnings("ignore::vrtd.errors.StabilityWarning")]
 
@@ -46,7 +47,7 @@ def wait(browser: Browser) -> None:
     """Wait until the page has shown everything for its settings."""
     script = """
     const done = arguments[0];
-    (function look() { window.lab && lab.idle && lab.latencies.length ? done() : setTimeout(look, 10); })();
+    (function look() { window.lab && lab.idle ? done() : setTimeout(look, 10); })();
     """
     browser.driver.execute_async_script(script)
 
@@ -128,8 +129,8 @@ def test_the_map_moves_the_point_without_a_mouse(browser: Browser, server: LabSe
     browser.run("document.getElementById('map').focus()")
     browser.press("\ue014", "\ue013")
     read = browser.find("#map-readout").text
-    step, batch, error = re.match(r"Step size ([\d.]+), batch size (\d+): error ([\d.]+)", read).groups()  # type: ignore[union-attr]
-    diagram = server.computation.map(server.computation.first_settings().__class__(n_features=2, n_gradients=1000))
+    step, batch, error = re.match(r"Step size ([\d.]+), batch size (\d+): error (\d+\.\d+)", read).groups()  # type: ignore[union-attr]
+    diagram = server.computation.map(Settings(n_features=2, n_gradients=1000))
     i = int(np.argmin(np.abs(np.log(np.array(diagram["step_sizes"]) / float(step)))))
     assert written(diagram["error"][i][diagram["batch_sizes"].index(int(batch))]) == error
     browser.press("\ue007")

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -69,6 +70,18 @@ def test_the_page_and_its_files_are_small_and_may_load_nothing_else(server: LabS
         assert "://" not in body
         size += len(body)
     assert size < 500_000
+
+
+def test_the_stored_page_of_the_documentation_is_that_of_the_lab() -> None:
+    """After a change of the page or of a preset, run examples/lab_gallery.py."""
+    stored = (Path(__file__).parents[3] / "docs" / "_static" / "lab.html").read_text()
+    page = files("vrtd.lab").joinpath("page")
+    for name in ("lab.css", "lab.js"):
+        assert page.joinpath(name).read_text() in stored
+    (data,) = re.findall(r'<script type="application/json" id="answers">(.*?)</script>', stored)
+    setup = json.loads(json.dumps(Computation().describe()))
+    assert json.loads(data)["setup"] == setup
+    assert len(stored.encode()) < 500_000
 
 
 def test_questions_are_answered(server: LabServer) -> None:
@@ -166,17 +179,22 @@ def test_a_port_that_cannot_be_used_is_an_error(server: LabServer, capsys: Any) 
 
 def test_ctrl_c_ends_the_lab() -> None:
     env = os.environ | {"PYTHONPATH": str(Path(vrtd.__file__).parents[1]), "PYTHONUNBUFFERED": "1"}
-    command = [sys.executable, "-m", "vrtd", "lab", "--no-browser"]
+    code = (  # without compiling loops
+        "import sys; from vrtd.lab.computation import Computation; from vrtd.__main__ import main\n"
+        "Computation.warm_up = lambda self, report: None\n"
+        "sys.argv[1:] = ['lab', '--no-browser']; sys.exit(main())"
+    )
+    command = [sys.executable, "-c", code]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
-            line = process.stdout.readline()
-            assert re.fullmatch(r"The lab is at http://127\.0\.0\.1:\d+/[\w-]{32}/\n", line)
+            assert re.fullmatch(r"The lab is at http://127\.0\.0\.1:\d+/[\w-]{32}/\n", process.stdout.readline())
+            assert process.stdout.readline() == "Ctrl-C ends it.\n"
             process.send_signal(signal.SIGINT)
             rest, noise = process.communicate(timeout=30)
         finally:
             process.kill()
-    assert rest == "Ctrl-C ends it.\n"
+    assert rest == ""
     assert noise == "vrtd: the lab has ended\n"
     assert process.returncode == 0
 

@@ -19,7 +19,7 @@ const SLIDER_STEPS = 1000;
 let setup, state = {}, view = {}, inputs = {};
 let wanted = 0, busy = false, movedAt = 0, typing = 0;
 let shown = { runs: {}, exact: {}, map: null, version: 0 }, mapKey = "", hover = {};
-const lab = window.lab = { latencies: [], idle: true, get state() { return state; }, get shown() { return shown; } };
+const lab = window.lab = { latencies: [], idle: false, get state() { return state; }, get shown() { return shown; } };
 
 // Numbers and texts
 
