@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from vrtd import theory
+from vrtd.errors import InvalidInputError
 from vrtd.lab.settings import Settings
+from vrtd.problems import LinearProblem
+from vrtd.theory import Bound
 
 
 class BoundCall(NamedTuple):
@@ -13,6 +19,17 @@ class BoundCall(NamedTuple):
     label: str
     function: str  # of vrtd.theory
     arguments: dict[str, Any]
+
+
+def compute_bound(call: BoundCall, problem: LinearProblem) -> Bound[Any] | str:
+    """Return a bound for runs from 0, or why it does not exist on this chain."""
+    try:
+        bound: Bound[Any] = getattr(theory, call.function)(
+            problem, theta_0=np.zeros(problem.n_features), **call.arguments
+        )
+    except InvalidInputError as error:
+        return str(error)
+    return bound
 
 
 def choose_bounds(settings: Settings) -> list[BoundCall]:

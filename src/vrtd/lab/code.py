@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from vrtd.algorithms import Algorithm
-from vrtd.lab.bounds import choose_bounds
+from vrtd.lab.bounds import choose_bounds, compute_bound
 from vrtd.lab.chains import Chain
 from vrtd.lab.computation import MAP_STEPS, N_CHECKPOINTS, has_exact_curve, has_map
 from vrtd.lab.settings import ALGORITHMS, N_RUNS, Settings
@@ -46,7 +46,7 @@ def write_code(settings: Settings, chain: Chain, problem: LinearProblem) -> str:
     lines.append(f'main = algorithms["{ALGORITHMS[settings.algorithm]}"]')
     if has_exact_curve(settings, problem, settings.algorithm):
         lines += ["exact = vrtd.theory.exact_curve(problem, main, **options)", 'exact.plot(axes, label="exact mean")']
-    bounds = choose_bounds(settings)
+    bounds = [call for call in choose_bounds(settings) if not isinstance(compute_bound(call, problem), str)]
     if bounds:
         lines += ["", "n_gradients = results[next(iter(results))].n_gradients"]
         lines.append("epochs = main.epoch(options['sampling']).epochs_at(n_gradients)")

@@ -11,8 +11,8 @@ import numpy as np
 
 from vrtd import theory
 from vrtd.engine import simulate
-from vrtd.errors import InvalidInputError, VrtdError
-from vrtd.lab.bounds import choose_bounds
+from vrtd.errors import VrtdError
+from vrtd.lab.bounds import choose_bounds, compute_bound
 from vrtd.lab.chains import CHAINS, Chain, OwnProblem
 from vrtd.lab.presets import PRESETS
 from vrtd.lab.settings import ALGORITHMS, N_RUNS, RANGES, SAMPLINGS, Settings, as_texts
@@ -264,14 +264,13 @@ def _plane(problem: LinearProblem, result: Result) -> Answer | None:
 
 
 def _bounds(problem: LinearProblem, settings: Settings, result: Result) -> list[Answer]:
-    answers, start = [], np.zeros(problem.n_features)
+    answers = []
     epochs = settings.build(settings.algorithm).epoch(settings.sampling).epochs_at(result.n_gradients)
-    for label, function, arguments in choose_bounds(settings):
-        answer: Answer = {"label": label, "values": None, "floor": None, "holds": False, "reasons": []}
-        try:
-            bound = getattr(theory, function)(problem, theta_0=start, **arguments)
-        except InvalidInputError as error:  # a constant of the theorem does not exist on this chain
-            answer["reasons"] = [str(error)]
+    for call in choose_bounds(settings):
+        answer: Answer = {"label": call.label, "values": None, "floor": None, "holds": False, "conditions": False}
+        bound = compute_bound(call, problem)
+        if isinstance(bound, str):
+            answer["reasons"] = [bound]
         else:
             values = bound.curve(int(epochs[-1]))[epochs]
             answer |= {"values": _plain(values), "floor": _plain(np.array(bound.floor)), "holds": bound.valid}

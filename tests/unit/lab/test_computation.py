@@ -92,9 +92,16 @@ def test_bounds_are_those_of_the_library(lab: Computation) -> None:
 
 
 def test_a_bound_that_does_not_exist_says_why(lab: Computation) -> None:
-    answer = lab.runs(replace(SMALL, chain="random_walk", sampling="markov"), "vrtd")
+    answer = lab.runs(replace(SMALL, chain="random_walk", sampling="markov"), "vrtd")  # without a contraction
     assert [bound["floor"] for bound in answer["bounds"]] == [None, None]
     assert all(bound["reasons"] for bound in answer["bounds"])
+    alternating = vrtd.MarkovRewardProcess([[0.0, 1.0], [1.0, 0.0]], [1.0, 0.0], 0.9)  # which does not mix
+    problem = vrtd.LinearProblem(alternating, [[1.0], [0.5]])
+    own = Computation(OwnProblem(problem, None))
+    settings = replace(own.first_settings(), sampling="markov", n_gradients=400, batch_size=10)
+    for bound in own.runs(settings, "vrtd")["bounds"]:
+        assert (bound["values"], bound["floor"], len(bound["reasons"])) == (None, None, 1)
+    assert "bound" not in write_code(settings, own.chains[OWN], problem)
 
 
 def test_the_map_is_that_of_the_library_and_is_computed_once(lab: Computation) -> None:
