@@ -68,6 +68,6 @@ PRESETS = {
         "A step that is too large",
         "The step size is beyond the stability limit, the line in the map. The mean squared error grows without bound, "
         "and runs overflow. From there on no mean is drawn.",
-        Settings(algorithm="td", also=(), step_size=2.2, n_gradients=10_000),
+        Settings(algorithm="td", also=(), step_size=2.0, n_gradients=20_000),
     ),
 }  # fmt: skip

@@ -384,11 +384,11 @@ const drawCurves = () => {
   const take = (list, until = list.length) => { for (let k = 0; k < until; k += 1) if (usable(list[k])) values.push(list[k]); };
   for (const runs of Object.values(shown.runs)) take(runs.mean, lost(runs));
   take(main.q05, alive); take(main.q95, alive);
-  if (exact?.values) take(exact.values);
   let low = Math.min(...values), high = Math.max(...values);
   if (!values.length) { low = start / 10; high = start * 10; }
-  high = Math.min(high, start * 1e8);
-  low = Math.max(low, high * 1e-12);
+  for (const e of exact?.values ?? []) if (usable(e) && e < high * 1e3) { high = Math.max(high, e); low = Math.min(low, e); }
+  high = Math.min(high, 1e300);
+  low = Math.max(low, Math.min(high, start) * 1e-12);
   if (isShown("bounds")) {
     for (const { values: bound, floor } of main.bounds ?? []) for (const y of bound ?? []) {
       if (floor !== null && usable(y) && y < high * 1e3 && y > low / 1e3) { high = Math.max(high, y); low = Math.min(low, y); }
@@ -428,9 +428,10 @@ const drawCurves = () => {
     const at = x(Math.max(n[alive], x.low));
     line(pen, [[at, box.top], [at, box.bottom]], colour("bad"), 1.5);
     pen.fillStyle = colour("bad");
-    pen.textAlign = at > (box.left + box.right) / 2 ? "right" : "left";
-    pen.textBaseline = "top";
-    pen.fillText(` ${count(main.n_diverged.at(-1))} of ${count(setup.n_runs)} runs diverged `, at, box.top + 4);
+    pen.textAlign = "left";
+    pen.textBaseline = "bottom";
+    const text = `${count(main.n_diverged.at(-1))} of ${count(setup.n_runs)} runs diverged`;
+    pen.fillText(text, Math.min(at + 6, box.right - pen.measureText(text).width - 4), box.bottom - 6);
   }
   if (hover.curves !== undefined) {
     const at = points(main.mean)[hover.curves]?.[0];
