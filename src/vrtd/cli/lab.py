@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 from vrtd.cli.interrupts import raise_when_safe
@@ -24,8 +23,6 @@ examples:
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
-    # The exact means multiply many small matrices, which threads would slow down. NumPy reads this when it is loaded.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     text = "Problem of your own, with the arrays P, R, gamma and phi. (default: only the named problems)"
     parser.add_argument("--problem", type=Path, metavar="FILE.npz", help=text)
     parser.add_argument("--port", type=int, default=0, metavar="N")

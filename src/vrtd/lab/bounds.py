@@ -8,7 +8,7 @@ import numpy as np
 
 from vrtd import theory
 from vrtd.errors import InvalidInputError
-from vrtd.lab.settings import Settings
+from vrtd.lab.settings import LabSettings
 from vrtd.problems import LinearProblem
 from vrtd.theory import Bound
 
@@ -32,7 +32,7 @@ def compute_bound(call: BoundCall, problem: LinearProblem) -> Bound[Any] | str:
     return bound
 
 
-def choose_bounds(settings: Settings) -> list[BoundCall]:
+def choose_bounds(settings: LabSettings) -> list[BoundCall]:
     """Return the bounds of the main algorithm; averages and growing batches have none."""
     step = {"step_size": settings.step_size}
     radius = {} if settings.radius is None else {"radius": settings.radius}

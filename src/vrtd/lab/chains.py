@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vrtd.lab.settings import Settings
+from vrtd.lab.settings import LabSettings
 from vrtd.problems import LIBRARY, LinearProblem, MarkovRewardProcess
 
 
@@ -17,17 +17,17 @@ class Chain(NamedTuple):
 
     label: str
     uses: tuple[str, ...]  # settings that it depends on
-    build: Callable[[Settings], LinearProblem]
-    code: Callable[[Settings], str]  # lines of Python that assign `problem`
+    build: Callable[[LabSettings], LinearProblem]
+    code: Callable[[LabSettings], str]  # lines of Python that assign `problem`
 
 
 def _of_library(label: str, function: str, uses: dict[str, str], **fixed: Any) -> Chain:
     """Return a named problem; ``uses`` maps settings to its parameters."""
 
-    def arguments(settings: Settings) -> dict[str, Any]:
+    def arguments(settings: LabSettings) -> dict[str, Any]:
         return {parameter: getattr(settings, name) for name, parameter in uses.items()} | fixed
 
-    def code(settings: Settings) -> str:
+    def code(settings: LabSettings) -> str:
         return f"problem = vrtd.problems.{function}({', '.join(f'{k}={v!r}' for k, v in arguments(settings).items())})"
 
     return Chain(label, tuple(uses), lambda settings: LIBRARY[function](**arguments(settings)), code)
@@ -37,7 +37,7 @@ _DRAWN = {"chain_seed": "seed", "n_features": "n_features", "discount": "gamma"}
 _COIN = "[[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0]"
 
 
-def _build_coin(settings: Settings) -> LinearProblem:
+def _build_coin(settings: LabSettings) -> LinearProblem:
     return LinearProblem(MarkovRewardProcess([[0.5, 0.5], [0.5, 0.5]], [1.0, -1.0], settings.discount), [[1.0], [1.0]])
 
 
@@ -78,7 +78,7 @@ class OwnProblem:
         name = "your problem" if self.path is None else self.path.replace("\\", "/").rpartition("/")[2]
         return Chain(f"{name}, {self.problem.mrp.n_states} states", uses, self._build, self._code)
 
-    def _build(self, settings: Settings) -> LinearProblem:
+    def _build(self, settings: LabSettings) -> LinearProblem:
         mrp = self.problem.mrp
         edges = mrp.edges
         if not self.has_one_discount or edges.discount[0] == settings.discount:
@@ -90,7 +90,7 @@ class OwnProblem:
         distribution = None if self.problem.is_stationary else self.problem.state_distribution
         return LinearProblem(changed, self.problem.phi, distribution)
 
-    def _code(self, settings: Settings) -> str:
+    def _code(self, settings: LabSettings) -> str:
         if self.path is None:
             return "problem = ...  # the problem that you passed to vrtd.lab.serve"
         if not self.has_one_discount:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any, cast
 
 from vrtd.algorithms import Algorithm
 from vrtd.lab.bounds import choose_bounds, compute_bound
 from vrtd.lab.chains import Chain
-from vrtd.lab.computation import MAP_STEPS, N_CHECKPOINTS, has_exact_curve, has_map
-from vrtd.lab.settings import ALGORITHMS, N_RUNS, Settings
+from vrtd.lab.computation import MAP_STEPS, N_CHECKPOINTS, why_no_exact_curve, why_no_map
+from vrtd.lab.settings import ALGORITHMS, N_RUNS, LabSettings
 from vrtd.problems import LinearProblem
 
 _RUNS = """
@@ -19,12 +20,12 @@ for name, algorithm in algorithms.items():  # specialise=False: one compiled loo
 """
 
 
-def write_code(settings: Settings, chain: Chain, problem: LinearProblem) -> str:
+def write_code(settings: LabSettings, chain: Chain, problem: LinearProblem) -> str:
     """Return Python that makes the same curves, bounds and map.
 
     Parameters
     ----------
-    settings : Settings
+    settings : LabSettings
         Settings of the lab.
     chain : Chain
         The chosen chain.
@@ -44,7 +45,7 @@ def write_code(settings: Settings, chain: Chain, problem: LinearProblem) -> str:
     lines += ["}", f"options = {options!r}"]
     lines.append(_RUNS.replace("$n_runs", str(N_RUNS)).replace("$seed", str(settings.seed)))
     lines.append(f'main = algorithms["{ALGORITHMS[settings.algorithm]}"]')
-    if has_exact_curve(settings, problem, settings.algorithm):
+    if not why_no_exact_curve(settings, problem, settings.algorithm):
         lines += ["exact = vrtd.theory.exact_curve(problem, main, **options)", 'exact.plot(axes, label="exact mean")']
     bounds = [call for call in choose_bounds(settings) if not isinstance(compute_bound(call, problem), str)]
     if bounds:
@@ -57,7 +58,7 @@ def write_code(settings: Settings, chain: Chain, problem: LinearProblem) -> str:
         lines += ["}", "for name, bound in bounds.items():"]
         lines.append('    axes.plot(n_gradients, bound.curve(epochs[-1])[epochs], ":", label=name)')
     lines += ['axes.set_yscale("log")', "axes.legend()", 'axes.figure.savefig("curves.png")', ""]
-    if not has_map(settings, problem):
+    if why_no_map(settings, problem):
         return "\n".join(lines)
     lines.append(f'kind = {{"sampling": "{settings.sampling}", "n_steps": {MAP_STEPS[settings.sampling]}}}')
     lines.append(f"diagram = vrtd.theory.phase_diagram(problem, budget={n}, **kind)")
@@ -67,7 +68,8 @@ def write_code(settings: Settings, chain: Chain, problem: LinearProblem) -> str:
 
 def _as_call(algorithm: Algorithm) -> str:
     """Return the expression that builds an algorithm, without fields that have their defaults."""
-    fields = {field.name: (getattr(algorithm, field.name), field.default) for field in dataclasses.fields(algorithm)}
+    declared = dataclasses.fields(cast("Any", algorithm))
+    fields = {field.name: (getattr(algorithm, field.name), field.default) for field in declared}
     given = [
         f"{name}={value!r}" for name, (value, default) in fields.items() if name == "step_size" or value != default
     ]

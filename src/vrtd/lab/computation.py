@@ -15,7 +15,7 @@ from vrtd.errors import VrtdError
 from vrtd.lab.bounds import choose_bounds, compute_bound
 from vrtd.lab.chains import CHAINS, Chain, OwnProblem
 from vrtd.lab.presets import PRESETS
-from vrtd.lab.settings import ALGORITHMS, N_RUNS, RANGES, SAMPLINGS, Settings, as_texts
+from vrtd.lab.settings import ALGORITHMS, N_RUNS, RANGES, SAMPLINGS, LabSettings, as_texts
 from vrtd.metrics import QuadraticForm
 from vrtd.problems import LinearProblem
 from vrtd.result import Result
@@ -48,18 +48,18 @@ class Computation:
         self._build = lru_cache(maxsize=64)(lambda settings: self.chains[settings.chain].build(settings))
         self._map = lru_cache(maxsize=64)(self._compute_map)
 
-    def first_settings(self) -> Settings:
+    def first_settings(self) -> LabSettings:
         """Return the settings with which the page begins."""
         if self._own is None:
             return PRESETS["floor"].settings
         discount = float(self._own.problem.mrp.edges.discount.max())
-        return Settings(chain=OWN, discount=min(discount, RANGES["discount"].most))
+        return LabSettings(chain=OWN, discount=min(discount, RANGES["discount"].most))
 
-    def problem(self, settings: Settings) -> LinearProblem:
+    def problem(self, settings: LabSettings) -> LinearProblem:
         """Return the chosen problem; its exact quantities are kept."""
         uses = self.chains[settings.chain].uses
         used = {name: getattr(settings, name) for name in uses}
-        return self._build(Settings(chain=settings.chain, **used))
+        return self._build(LabSettings(chain=settings.chain, **used))
 
     def describe(self) -> Answer:
         """Return what can be chosen: chains, algorithms, ranges of numbers and presets."""
@@ -81,12 +81,12 @@ class Computation:
             "n_runs": N_RUNS,
         }
 
-    def runs(self, settings: Settings, name: str) -> Answer:
+    def runs(self, settings: LabSettings, name: str) -> Answer:
         """Simulate all runs of one algorithm.
 
         Parameters
         ----------
-        settings : Settings
+        settings : LabSettings
             Settings of the lab.
         name : str
             Algorithm, a key of ``ALGORITHMS``.
@@ -119,12 +119,12 @@ class Computation:
             answer |= {"bounds": _bounds(problem, settings, result), "theta_star": _plain(problem.theta_star)}
         return answer
 
-    def exact(self, settings: Settings, name: str) -> Answer:
+    def exact(self, settings: LabSettings, name: str) -> Answer:
         """Compute the exact mean of one algorithm, and where averages settle in the long run.
 
         Parameters
         ----------
-        settings : Settings
+        settings : LabSettings
             Settings of the lab.
         name : str
             Algorithm, a key of ``ALGORITHMS``.
@@ -136,9 +136,8 @@ class Computation:
         """
         problem, algorithm = self.problem(settings), settings.build(name)
         answer: Answer = {"algorithm": name, "values": None, "reason": "", "settles": None, "settles_error": None}
-        if not has_exact_curve(settings, problem, name):
-            answer["reason"] = f"The exact mean of {ALGORITHMS[name]} takes too long here."
-        else:
+        answer["reason"] = why_no_exact_curve(settings, problem, name)
+        if not answer["reason"]:
             try:
                 curve = theory.exact_curve(
                     problem,
@@ -159,12 +158,12 @@ class Computation:
                 answer |= {"settles": _plain(problem.theta_star + bias), "settles_error": float(bias @ bias)}
         return answer
 
-    def map(self, settings: Settings) -> Answer:
+    def map(self, settings: LabSettings) -> Answer:
         """Compute the map of the error after the budget over step size and batch size.
 
         Parameters
         ----------
-        settings : Settings
+        settings : LabSettings
             Settings of the lab.
 
         Returns
@@ -173,13 +172,14 @@ class Computation:
             The content of a `PhaseDiagram`, or the reason why there is none.
         """
         used = {name: getattr(settings, name) for name in self.chains[settings.chain].uses}
-        key = Settings(chain=settings.chain, sampling=settings.sampling, n_gradients=settings.n_gradients, **used)
+        key = LabSettings(chain=settings.chain, sampling=settings.sampling, n_gradients=settings.n_gradients, **used)
         return self._map(key)
 
-    def _compute_map(self, settings: Settings) -> Answer:
+    def _compute_map(self, settings: LabSettings) -> Answer:
         problem, sampling = self.problem(settings), settings.sampling
-        if not has_map(settings, problem):
-            return {"reason": "It takes too long with so many transitions and features."}
+        reason = why_no_map(settings, problem)
+        if reason:
+            return {"reason": reason}
         try:
             diagram = theory.phase_diagram(
                 problem, budget=settings.n_gradients, sampling=sampling, n_steps=MAP_STEPS[sampling]
@@ -196,7 +196,7 @@ class Computation:
         report : callable
             Called with the share that is done.
         """
-        small = Settings(n_features=2, batch_size=2, n_gradients=100)
+        small = LabSettings(n_features=2, batch_size=2, n_gradients=100)
         tasks = [
             (replace(small, sampling=sampling, algorithm=name), name) for sampling in SAMPLINGS for name in ALGORITHMS
         ]
@@ -209,17 +209,22 @@ class Computation:
         report(1.0)
 
 
-def has_map(settings: Settings, problem: LinearProblem) -> bool:
-    """Return whether the map is computed fast enough to be drawn."""
+def why_no_map(settings: LabSettings, problem: LinearProblem) -> str:
+    """Return why there is no map; "" if there is one."""
     d = problem.n_features
     work = problem.mrp.edges.origin.size * (d + 1) ** 2 if settings.sampling == "markov" else 0
-    return d <= _MOST_FEATURES and work <= _MOST_WORK_ON_A_TRAJECTORY
+    if problem.mrp.is_weighted:
+        return "The theory covers on-policy chains only."
+    slow = d > _MOST_FEATURES or work > _MOST_WORK_ON_A_TRAJECTORY
+    return "It takes too long with so many transitions and features." if slow else ""
 
 
-def has_exact_curve(settings: Settings, problem: LinearProblem, name: str) -> bool:
-    """Return whether the exact mean of an algorithm is computed fast enough to be drawn."""
-    slow = name == "richardson_td" and settings.sampling == "markov"
-    return has_map(settings, problem) and (not slow or problem.n_features <= _MOST_FEATURES_OF_EXTRAPOLATION)
+def why_no_exact_curve(settings: LabSettings, problem: LinearProblem, name: str) -> str:
+    """Return why there is no exact mean of an algorithm; "" if there is one."""
+    extrapolates = name == "richardson_td" and settings.sampling == "markov"
+    if extrapolates and problem.n_features > _MOST_FEATURES_OF_EXTRAPOLATION:
+        return f"The exact mean of {ALGORITHMS[name]} takes too long with more than two features."
+    return why_no_map(settings, problem)
 
 
 def _coordinate_forms(problem: LinearProblem) -> list[QuadraticForm]:
@@ -263,7 +268,7 @@ def _plane(problem: LinearProblem, result: Result) -> Answer | None:
     }
 
 
-def _bounds(problem: LinearProblem, settings: Settings, result: Result) -> list[Answer]:
+def _bounds(problem: LinearProblem, settings: LabSettings, result: Result) -> list[Answer]:
     answers = []
     epochs = settings.build(settings.algorithm).epoch(settings.sampling).epochs_at(result.n_gradients)
     for call in choose_bounds(settings):
@@ -281,4 +286,5 @@ def _bounds(problem: LinearProblem, settings: Settings, result: Result) -> list[
 
 def _plain(values: Any) -> Any:
     """Return an array as lists, with None where it is not finite."""
-    return np.where(np.isfinite(values), values.astype(object), None).tolist()
+    plain: Any = np.where(np.isfinite(values), values.astype(object), None)
+    return plain.tolist()

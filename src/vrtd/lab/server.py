@@ -78,7 +78,10 @@ def serve(
         own = OwnProblem(problem, None)
     elif problem is not None:
         own = OwnProblem(read_problem(problem), os.fspath(problem))
-    with LabServer(Computation(own), port) as server, warnings.catch_warnings():
+    from threadpoolctl import threadpool_limits
+
+    # The exact means multiply many small matrices, which threads would slow down.
+    with LabServer(Computation(own), port) as server, warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", StabilityWarning)  # the page shows the stability limit
         with show_progress(True, ProgressBar, "compiling the loops") as report:
             server.computation.warm_up(report or (lambda _: None))

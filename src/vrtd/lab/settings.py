@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from vrtd.algorithms import TD, VRTD, Algorithm, ChainSampling, RichardsonTD
 from vrtd.checks import check_choice, find_nearest
@@ -38,7 +38,7 @@ RANGES = {
     "radius": Range(1e-6, 1e6, whole=False, logarithmic=True),
     "seed": Range(0, 999_999, whole=True, logarithmic=False),
 }
-SAMPLINGS = {"iid": "independent samples", "markov": "one trajectory per run"}
+SAMPLINGS: dict[ChainSampling, str] = {"iid": "independent samples", "markov": "one trajectory per run"}
 ALGORITHMS = {
     "td": "TD",
     "td_averaged": "averaged TD",
@@ -49,7 +49,7 @@ ALGORITHMS = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class LabSettings:
     """Everything that decides what the lab shows.
 
     Parameters
@@ -119,7 +119,7 @@ class Settings:
         return (self.algorithm, *(name for name in self.also if name != self.algorithm))
 
 
-def parse_settings(texts: Mapping[str, str], chains: tuple[str, ...]) -> Settings:
+def parse_settings(texts: Mapping[str, str], chains: tuple[str, ...]) -> LabSettings:
     """Return the settings that the address of a page holds; those that it lacks have their defaults.
 
     Parameters
@@ -131,7 +131,7 @@ def parse_settings(texts: Mapping[str, str], chains: tuple[str, ...]) -> Setting
 
     Returns
     -------
-    Settings
+    LabSettings
         The settings.
 
     Raises
@@ -153,12 +153,12 @@ def parse_settings(texts: Mapping[str, str], chains: tuple[str, ...]) -> Setting
             near = find_nearest(name, [*RANGES, *choices, "also"])
             remedy = "Drop it." if near is None else f"Did you mean {near!r}?"
             raise InvalidInputError(f"{name!r} is not a setting of the lab.", remedy)
-    return Settings(**values)
+    return LabSettings(**values)
 
 
-def as_texts(settings: Settings) -> dict[str, str]:
+def as_texts(settings: LabSettings) -> dict[str, str]:
     """Return the settings as texts, from which `parse_settings` reads the same settings."""
-    texts = {name: getattr(settings, name) for name in Settings.__dataclass_fields__}
+    texts = {name: getattr(settings, name) for name in LabSettings.__dataclass_fields__}
     texts["also"] = ",".join(settings.also)
     return {name: "" if value is None else str(value) for name, value in texts.items()}
 
@@ -176,4 +176,4 @@ def _parse_number(name: str, text: str) -> float | int:
             f"{name} must be {kind} from {limits.least:g} to {limits.most:g}, but is {text!r}.",
             "Move it into this range.",
         )
-    return cast("float | int", int(number) if limits.whole else number)
+    return int(number) if limits.whole else number

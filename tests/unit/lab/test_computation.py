@@ -19,9 +19,9 @@ from vrtd.lab.code import write_code
 from vrtd.lab.computation import MAP_STEPS, N_CHECKPOINTS, OWN, Computation
 from vrtd.lab.presets import PRESETS
 from vrtd.lab.problem_file import read_problem
-from vrtd.lab.settings import ALGORITHMS, N_RUNS, SAMPLINGS, Settings
+from vrtd.lab.settings import ALGORITHMS, N_RUNS, SAMPLINGS, LabSettings
 
-SMALL = Settings(n_features=2, n_gradients=1000, batch_size=20, step_size=0.2)
+SMALL = LabSettings(n_features=2, n_gradients=1000, batch_size=20, step_size=0.2)
 OPTIONS: dict[str, Any] = {"n_gradients": 1000, "checkpoints": N_CHECKPOINTS}
 
 
@@ -95,13 +95,19 @@ def test_a_bound_that_does_not_exist_says_why(lab: Computation) -> None:
     answer = lab.runs(replace(SMALL, chain="random_walk", sampling="markov"), "vrtd")  # without a contraction
     assert [bound["floor"] for bound in answer["bounds"]] == [None, None]
     assert all(bound["reasons"] for bound in answer["bounds"])
-    alternating = vrtd.MarkovRewardProcess([[0.0, 1.0], [1.0, 0.0]], [1.0, 0.0], 0.9)  # which does not mix
-    problem = vrtd.LinearProblem(alternating, [[1.0], [0.5]])
+    problem = vrtd.problems.off_policy_garnet(n_states=10, n_features=2)
     own = Computation(OwnProblem(problem, None))
-    settings = replace(own.first_settings(), sampling="markov", n_gradients=400, batch_size=10)
-    for bound in own.runs(settings, "vrtd")["bounds"]:
-        assert (bound["values"], bound["floor"], len(bound["reasons"])) == (None, None, 1)
-    assert "bound" not in write_code(settings, own.chains[OWN], problem)
+    settings = replace(own.first_settings(), n_gradients=400, batch_size=10, step_size=0.01)
+    bounds = own.runs(settings, "vrtd")["bounds"]
+    assert [(bound["values"], bound["floor"]) for bound in bounds] == [(None, None)] * 3
+    assert all("on-policy chains only" in bound["reasons"][0] for bound in bounds)
+    assert (
+        own.exact(settings, "vrtd")["reason"]
+        == own.map(settings)["reason"]
+        == "The theory covers on-policy chains only."
+    )
+    code = write_code(settings, own.chains[OWN], problem)
+    assert not any(word in code for word in ("bound", "exact", "phase_diagram"))
 
 
 def test_the_map_is_that_of_the_library_and_is_computed_once(lab: Computation) -> None:
@@ -164,9 +170,9 @@ def test_the_code_makes_the_same_numbers(
 
 
 def test_the_code_of_a_slow_exact_mean_leaves_it_out(lab: Computation) -> None:
-    settings = Settings(algorithm="richardson_td", sampling="markov", n_gradients=1000)
+    settings = LabSettings(algorithm="richardson_td", sampling="markov", n_gradients=1000)
     assert "exact" not in write_code(settings, CHAINS["random_mdp"], lab.problem(settings))
-    assert lab.exact(settings, "richardson_td")["reason"].endswith("takes too long here.")
+    assert lab.exact(settings, "richardson_td")["reason"].endswith("takes too long with more than two features.")
 
 
 def test_large_problems_have_runs_but_no_exact_mean_and_no_map() -> None:
@@ -200,9 +206,9 @@ def test_a_problem_with_several_discounts_stays_as_it_is(tmp_path: Path) -> None
     own = OwnProblem(read_problem(path), str(path))
     chain = own.as_chain()
     assert chain.uses == ()
-    assert chain.build(Settings(discount=0.3)) is own.problem
-    assert chain.code(Settings()) == f"problem = vrtd.lab.read_problem({str(path)!r})"
-    assert "that you passed" in OwnProblem(own.problem, None).as_chain().code(Settings())
+    assert chain.build(LabSettings(discount=0.3)) is own.problem
+    assert chain.code(LabSettings()) == f"problem = vrtd.lab.read_problem({str(path)!r})"
+    assert "that you passed" in OwnProblem(own.problem, None).as_chain().code(LabSettings())
 
 
 def test_files_that_hold_no_problem_are_refused(tmp_path: Path, own_file: Path) -> None:

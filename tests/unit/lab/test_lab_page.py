@@ -17,7 +17,7 @@ from vrtd import theory
 from vrtd.lab.computation import N_CHECKPOINTS, Computation
 from vrtd.lab.presets import PRESETS
 from vrtd.lab.server import LabServer
-from vrtd.lab.settings import Settings
+from vrtd.lab.settings import LabSettings
 
 pytestmark = [*NEEDS_BROWSER, pytest.mark.slow, pytest.mark.filterwarnings("ignore::vrtd.errors.StabilityWarning")]
 
@@ -130,7 +130,7 @@ def test_the_map_moves_the_point_without_a_mouse(browser: Browser, server: LabSe
     browser.press("\ue014", "\ue013")
     read = browser.find("#map-readout").text
     step, batch, error = re.match(r"Step size ([\d.]+), batch size (\d+): error (\d+\.\d+)", read).groups()  # type: ignore[union-attr]
-    diagram = server.computation.map(Settings(n_features=2, n_gradients=1000))
+    diagram = server.computation.map(LabSettings(n_features=2, n_gradients=1000))
     i = int(np.argmin(np.abs(np.log(np.array(diagram["step_sizes"]) / float(step)))))
     assert written(diagram["error"][i][diagram["batch_sizes"].index(int(batch))]) == error
     browser.press("\ue007")

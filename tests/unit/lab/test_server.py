@@ -22,7 +22,7 @@ from vrtd.cli import main
 from vrtd.errors import InvalidInputError
 from vrtd.lab.computation import Computation
 from vrtd.lab.server import LabServer
-from vrtd.lab.settings import Settings
+from vrtd.lab.settings import LabSettings
 
 SMALL = "algorithm=td&also=&n_gradients=1000&n_features=2"
 
@@ -86,7 +86,7 @@ def test_the_stored_page_of_the_documentation_is_that_of_the_lab() -> None:
 
 def test_questions_are_answered(server: LabServer) -> None:
     assert json.loads(ask(server, "setup")[2])["n_runs"] == 1000
-    settings = Settings(algorithm="td", also=(), n_gradients=1000, n_features=2)
+    settings = LabSettings(algorithm="td", also=(), n_gradients=1000, n_features=2)
     for question in ("runs", "exact", "map"):
         status, _, body = ask(server, f"{question}?{SMALL}")
         assert status == 200

@@ -9,7 +9,7 @@ from vrtd.errors import InvalidInputError
 from vrtd.lab.bounds import choose_bounds
 from vrtd.lab.chains import CHAINS
 from vrtd.lab.presets import PRESETS
-from vrtd.lab.settings import ALGORITHMS, RANGES, Settings, as_texts, parse_settings
+from vrtd.lab.settings import ALGORITHMS, RANGES, LabSettings, as_texts, parse_settings
 from vrtd.paper.counter_example import make_coin
 from vrtd.paper.counter_example import settings as paper_settings
 
@@ -23,8 +23,8 @@ def test_settings_are_read_back_from_their_texts(name: str) -> None:
 
 
 def test_missing_settings_have_their_defaults() -> None:
-    assert parse_settings({}, NAMES) == Settings()
-    assert parse_settings({"radius": "", "also": ""}, NAMES) == Settings(also=())
+    assert parse_settings({}, NAMES) == LabSettings()
+    assert parse_settings({"radius": "", "also": ""}, NAMES) == LabSettings(also=())
     assert parse_settings({"also": "td,vrtd,td"}, NAMES).also == ("td", "vrtd")
 
 
@@ -65,7 +65,7 @@ def test_unknown_names_are_refused(texts: dict[str, str], message: str) -> None:
 
 
 def test_every_algorithm_can_be_built() -> None:
-    built = {name: Settings(step_size=0.2, batch_size=30, growth=3.0).build(name) for name in ALGORITHMS}
+    built = {name: LabSettings(step_size=0.2, batch_size=30, growth=3.0).build(name) for name in ALGORITHMS}
     assert {algorithm.settings["step_size"] for algorithm in built.values()} == {0.2}
     assert (built["vrtd"].settings["batch_size"], built["vrtd"].settings["growth"]) == (30, None)
     assert built["vrtd_growing"].settings["growth"] == 3.0
