@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         executors,
         features,
         kernels,
+        lab,
         logs,
         metrics,
         paper,
@@ -112,6 +113,7 @@ __all__ = [
     "executors",
     "features",
     "kernels",
+    "lab",
     "load",
     "logs",
     "metrics",
@@ -131,7 +133,7 @@ __all__ = [
 
 # Modules that are attributes. `sklearn` is not in __all__, so `from vrtd import *` works without scikit-learn.
 _MODULES = {
-    "algorithms", "errors", "executors", "features", "kernels", "logs", "metrics", "paper", "plots", "problems",
+    "algorithms", "errors", "executors", "features", "kernels", "lab", "logs", "metrics", "paper", "plots", "problems",
     "sklearn", "sources", "spark", "sweeps", "theory", "tournament",
 }  # fmt: skip
 # Modules of the other names. All names that are not listed here are in `vrtd.algorithms`.

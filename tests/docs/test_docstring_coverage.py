@@ -20,6 +20,7 @@ PACKAGES = (
     "engine",
     "estimator",
     "features",
+    "lab",
     "logs",
     "problems",
     "sources",

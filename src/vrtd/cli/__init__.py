@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 
 from vrtd import __version__
-from vrtd.cli import compare, doctor, evaluate, interrupts, plan, reproduce, simulate, sweep
+from vrtd.cli import compare, doctor, evaluate, interrupts, lab, plan, reproduce, simulate, sweep
 from vrtd.cli.libraries import check_libraries
 from vrtd.cli.messages import explain, to_shell
 from vrtd.cli.parser import Parser, asks_for_help, one_of
@@ -27,6 +27,7 @@ _COMMANDS = {
     "plan": plan,
     "compare": compare,
     "reproduce": reproduce,
+    "lab": lab,
     "doctor": doctor,
 }
 _EXAMPLES = """\

@@ -73,6 +73,7 @@ USES = (
     Use("reproduce", "", ("matplotlib",), _always),
     *(Use(command, "--device cuda", ("numba_cuda",), _uses_gpu) for command in ("simulate", "sweep")),
     Use("reproduce", "--device cuda", ("matplotlib", "numba_cuda"), _uses_gpu),
+    Use("lab", "", (), _always),
     *(
         Use(command, f"--executor {name}", (*needed, library), partial(_uses_executor, name))
         for command, needed in (

@@ -89,7 +89,7 @@ def test_doctor_says_which_commands_work(capsys, monkeypatch):
     working = {name for name, use in commands.items() if use["works"] and not name.endswith((" ray", " cuda"))}
     drawing = {f"{name}{option}" for name in ("simulate", "sweep", "plan") for option in ("", " --figure")}
     on_dask = {f"{name} --executor dask" for name in ("simulate", "sweep", "reproduce")}
-    assert working == drawing | on_dask | {"reproduce"}
+    assert working == drawing | on_dask | {"reproduce", "lab"}
     assert commands["evaluate --env"]["missing"] == ["pyarrow", "gymnasium"]
     assert commands["evaluate --env"]["install"] == "pip install 'vrtd[data,gym]'"
     assert main(["doctor"]) == 0

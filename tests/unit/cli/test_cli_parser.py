@@ -55,7 +55,7 @@ def test_every_figure_of_the_paper_names_an_experiment() -> None:
     [
         (
             "simulat",
-            "COMMAND must be one of evaluate, simulate, sweep, plan, compare, reproduce, doctor, but got 'simulat'.",
+            "must be one of evaluate, simulate, sweep, plan, compare, reproduce, lab, doctor, but got 'simulat'.",
         ),
         ("simulat", "Did you mean 'simulate'? See: vrtd --help"),
         ("help simulat", "Did you mean 'simulate'? See: vrtd --help"),
