@@ -92,9 +92,9 @@ class Diagnostics:
     status : {"waiting", "learning"}
         ``"waiting"`` before the pilot rows are complete.
     converged : bool or None
-        Whether the intervals can be relied on. False means that the rows change too slowly for an interval, or, except
-        for the closed form, that the initial transient is larger than the half-width that noise alone gives. None if
-        nothing is learned yet, or if no interval is known.
+        True if no test found a reason to doubt the intervals. False means that the rows are too few or change too
+        slowly for an interval, or, except for the closed form, that the initial transient is too large. None if nothing
+        is learned yet, or if no interval is known.
     limit : {"rows", "transient", "bias", "variance", "budget", "features"} or None
         Largest error source. ``"rows"`` stands for too few rows to begin.
     errors : dict of str to float
