@@ -158,9 +158,10 @@ def test_a_quick_look_is_a_small_size(monkeypatch: Any, capsys: Any) -> None:
         raise InvalidInputError("a.", "b.")
 
     monkeypatch.setattr("vrtd.tournament.compare", remember)
-    main(["compare", "--quick", "--runs", "5", "--seed", "3"])
+    main(["compare", "--quick", "--runs", "5", "--seed", "3", "--device", "auto"])
     assert vars(asked["size"]) == vars(QUICK_SIZE) | {"n_runs": 5, "seed": 3}
     assert asked["problems"] == QUICK_PROBLEMS
+    assert asked["device"] == "auto"
     assert set(QUICK_PROBLEMS) < set(PROBLEMS)
     capsys.readouterr()
 
