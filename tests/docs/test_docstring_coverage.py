@@ -66,7 +66,7 @@ def public_callables() -> Iterator[tuple[str, Any]]:
         if inspect.isclass(value):
             for key, member in inspect.getmembers(value, inspect.isroutine):
                 function = getattr(member, "__func__", member)
-                is_ours = (getattr(function, "__module__", None) or "").startswith("vrtd.")
+                is_ours = callable(member) and (getattr(function, "__module__", None) or "").startswith("vrtd.")
                 is_field = key in getattr(value, "__dataclass_fields__", {})
                 if is_ours and not is_field and not key.startswith("_") and id(function) not in seen:
                     seen.add(id(function))

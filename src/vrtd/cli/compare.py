@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
-from vrtd.cli.cluster import opened_executor
+from vrtd.cli.cluster import add_device_option, opened_executor
 from vrtd.cli.parser import Parser
 from vrtd.cli.resumable import THREADS, add_common_options, resumable
 from vrtd.cli.terminal import OK
@@ -44,6 +44,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     size.add_argument("--quick", action="store_true", help=text)
     for field in _SIZES:
         size.add_argument(f"--{field.removeprefix('n_').replace('_', '-')}", dest=field, type=int, metavar="N")
+    add_device_option(parser, "cpu")
     add_common_options(parser, "comparison")
 
 
@@ -69,6 +70,7 @@ def _compare(arguments: argparse.Namespace) -> int:
             out=arguments.out,
             threads=arguments.threads if executor is None else None,
             executor=executor,
+            device=arguments.device,
             progress=not arguments.quiet,
         )
     print(json.dumps(comparison.as_dict(), allow_nan=False) if arguments.json else _as_text(comparison))

@@ -72,6 +72,7 @@ USES = (
     Use("compare", "", ("matplotlib", "pyarrow"), _always),
     Use("reproduce", "", ("matplotlib",), _always),
     *(Use(command, "--device cuda", ("numba_cuda",), _uses_gpu) for command in ("simulate", "sweep")),
+    Use("compare", "--device cuda", ("matplotlib", "pyarrow", "numba_cuda"), _uses_gpu),
     Use("reproduce", "--device cuda", ("matplotlib", "numba_cuda"), _uses_gpu),
     Use("lab", "", (), _always),
     *(

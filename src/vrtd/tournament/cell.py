@@ -15,6 +15,7 @@ from vrtd.algorithms import Algorithm
 from vrtd.arrays import Floats
 from vrtd.checks import check_exact_count
 from vrtd.engine import record, simulate
+from vrtd.engine.device import DeviceName
 from vrtd.engine.loop import LANES
 from vrtd.errors import StabilityWarning
 from vrtd.metrics import METRICS, QuadraticForm
@@ -145,7 +146,7 @@ class Cell:
     settings : list of dict
         Settings of the algorithm in each trial.
     seconds_per_gradient : float
-        Seconds of one core per pseudo-gradient.
+        Seconds of one core, or of the GPU, per pseudo-gradient.
     aims : dict of str to AimResult
         Measurements by aim: "equation", "values", and "rows" for algorithms on a data set.
     """
@@ -187,17 +188,23 @@ class Curves(NamedTuple):
     seconds_per_gradient: float
 
 
-def measure_cell(loaded: Loaded, entrant: Entrant, size: TournamentSize, progress: Callable[[float], None]) -> Cell:
+def measure_cell(
+    loaded: Loaded,
+    entrant: Entrant,
+    size: TournamentSize,
+    progress: Callable[[float], None],
+    device: DeviceName = "cpu",
+) -> Cell:
     """Tune the algorithm for each aim, then measure it with the best settings."""
     tried = list(list_trials(entrant, size.n_trials, size.n_samples, loaded.squared_norm))
     tuning: list[Curves] = []
     for trial in tried:
-        tuning.append(_run(loaded, entrant, trial.algorithm, size, size.n_tuning_runs, size.tuning_seed, points=2))
+        tuning.append(_run(loaded, entrant, trial.algorithm, size, size.n_tuning_runs, size.tuning_seed, 2, device))
         progress(0.8 * len(tuning) / len(tried))
     finals = {aim: np.array([curves.errors[aim][:, -1] for curves in tuning]) for aim in tuning[0].errors}
     best = {aim: int(errors.mean(axis=1).argmin()) for aim, errors in finals.items()}
     measured = {
-        i: _run(loaded, entrant, tried[i].algorithm, size, size.n_runs, size.report_seed, _POINTS)
+        i: _run(loaded, entrant, tried[i].algorithm, size, size.n_runs, size.report_seed, _POINTS, device)
         for i in sorted(set(best.values()))
     }
     progress(1.0)
@@ -245,7 +252,14 @@ def standard_error(values: Floats) -> Floats:
 
 
 def _run(
-    loaded: Loaded, entrant: Entrant, algorithm: Algorithm, size: TournamentSize, n_runs: int, seed: int, points: int
+    loaded: Loaded,
+    entrant: Entrant,
+    algorithm: Algorithm,
+    size: TournamentSize,
+    n_runs: int,
+    seed: int,
+    points: int,
+    device: DeviceName = "cpu",
 ) -> Curves:
     """Run the algorithm on the stream of each run, or on a data set of the same samples."""
     on_data_set = entrant.uses_data_set
@@ -262,7 +276,7 @@ def _run(
     def measure(source: Any, n_runs: int, seed: int, metrics: tuple[QuadraticForm, ...]) -> Result:
         return simulate(
             source, algorithm, n_runs=n_runs, n_gradients=n_gradients, seed=seed, theta_0=loaded.theta_0,
-            checkpoints=checkpoints, metrics=metrics, threads=1, specialise=False,
+            checkpoints=checkpoints, metrics=metrics, threads=1, device=device, specialise=False,
         )  # fmt: skip
 
     with warnings.catch_warnings():

@@ -21,7 +21,7 @@ Style = dict[str, Any]  # of the lines of an algorithm
 
 #: What the reader of the figure of errors chooses.
 CHOICES = ("Problem", "Aim", "Against")
-_AXES = {"n_samples": "samples", "n_gradients": "pseudo-gradients", "seconds": "seconds of one core, for one run"}
+_AXES = {"n_samples": "samples", "n_gradients": "pseudo-gradients", "seconds": "seconds of a core or GPU, for one run"}
 _STEP_SIZE = "step size, or ridge"
 _ROWS = "To solve the equation of the data set"  # aim "rows" of the curves
 _DASHES = ("-", "--", ":", "-.")

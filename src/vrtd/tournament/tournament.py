@@ -1,6 +1,7 @@
 """Measurement of all cells of a tournament: finished cells are kept, and an executor computes the others.
 
-Cells with a simulator, or with an algorithm of the caller's own class, run first, in the calling process.
+Cells with a simulator, with an algorithm of the caller's own class, or on a GPU run first, in the calling process, one
+after the other: a cell with enough runs to gain from a GPU fills it.
 
 Without an executor, processes of this machine share the cells, and not threads, because most of a short tournament is
 compilation, which uses one thread per process.
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vrtd import store
+from vrtd.engine.device import DeviceName
 from vrtd.executors import ProcessExecutor, run_tasks
 from vrtd.lazy import cached_property
 from vrtd.tournament.cell import Cell, Cells, TournamentSize, measure_cell
@@ -41,12 +43,16 @@ class Tournament:
 
 
 def measure_pair(
-    tournament: Tournament, problem: str, entrant: str, tell: Callable[[float], None] = lambda _: None
+    tournament: Tournament,
+    problem: str,
+    entrant: str,
+    tell: Callable[[float], None] = lambda _: None,
+    device: DeviceName = "cpu",
 ) -> Cell:
     """Measure the cell of a problem and an entrant, given by their names."""
     if problem not in tournament.loaded:
         tournament.loaded[problem] = tournament.problems[problem].load()
-    return measure_cell(tournament.loaded[problem], tournament.entrants[entrant], tournament.size, tell)
+    return measure_cell(tournament.loaded[problem], tournament.entrants[entrant], tournament.size, tell, device)
 
 
 def cell_path(folder: Path, pair: Pair) -> Path:
@@ -55,18 +61,22 @@ def cell_path(folder: Path, pair: Pair) -> Path:
     return folder / f"{problem.name}-{entrant.name}.json"
 
 
-def cell_settings(size: TournamentSize, pair: Pair) -> dict[str, Any]:
+def cell_settings(size: TournamentSize, pair: Pair, device: DeviceName = "cpu") -> dict[str, Any]:
     """Return everything that determines a cell, except the code of this package."""
     problem, entrant = pair
-    return {**vars(size), "problem": problem.identity or problem.name, "entrant": entrant.identity}
+    settings = {**vars(size), "problem": problem.identity or problem.name, "entrant": entrant.identity}
+    used = _device_of(pair, device)
+    return settings if used == "cpu" else {**settings, "device": used}  # the numbers differ by rounding
 
 
-def load_cells(size: TournamentSize, pairs: Sequence[Pair], folder: Path) -> dict[tuple[str, str], Cell]:
+def load_cells(
+    size: TournamentSize, pairs: Sequence[Pair], folder: Path, device: DeviceName = "cpu"
+) -> dict[tuple[str, str], Cell]:
     """Return the undamaged cells that were measured with this size and this code."""
     cells = {}
     for pair in pairs:
         record = store.read_record(cell_path(folder, pair))
-        if record is not None and record["digest"] == store.digest(cell_settings(size, pair)):
+        if record is not None and record["digest"] == store.digest(cell_settings(size, pair, device)):
             cells[pair[0].name, pair[1].name] = Cell.from_json(record["cell"])
     return cells
 
@@ -78,9 +88,10 @@ def measure(
     executor: Executor | None,
     processes: int,
     progress: Callable[[float, str], None] | None,
+    device: DeviceName = "cpu",
 ) -> Cells:
     """Return the cells of all pairs. Each is written when it is finished, and stays after Ctrl-C or an error."""
-    finished = load_cells(size, pairs, folder)
+    finished = load_cells(size, pairs, folder, device)
     missing = [pair for pair in pairs if _names(pair) not in finished]
     n_done = len(pairs) - len(missing)
 
@@ -90,25 +101,25 @@ def measure(
 
     def keep(pair: Pair, cell: Cell) -> None:
         nonlocal n_done
-        settings = cell_settings(size, pair)
+        settings = cell_settings(size, pair, device)
         record = {"digest": store.digest(settings), "settings": settings, "cell": asdict(cell)}
         store.write_record(record, cell_path(folder, pair))
         n_done += 1
         tell(pair, 0.0)
 
-    here = [pair for pair in missing if _is_local(pair)]
+    here = [pair for pair in missing if _is_local(pair, device)]
     tournament = _gather(size, here)
     for pair in here:
-        keep(pair, measure_pair(tournament, *_names(pair), partial(tell, pair)))
+        keep(pair, measure_pair(tournament, *_names(pair), partial(tell, pair), _device_of(pair, device)))
     # All entrants on the first problem come first, so that most loops are compiled once and then loaded from the cache.
-    there = [pair for pair in missing if not _is_local(pair)]
+    there = [pair for pair in missing if not _is_local(pair, device)]
     if there:
         tasks = [_names(pair) for pair in there]
         workers = ProcessExecutor(min(processes, len(there))) if executor is None else nullcontext(executor)
         with workers as running:
             for i, cell in run_tasks(running, measure_pair, _gather(size, there), tasks, lambda i: _describe(there[i])):
                 keep(there[i], cell)
-    return load_cells(size, pairs, folder)
+    return load_cells(size, pairs, folder, device)
 
 
 def _gather(size: TournamentSize, pairs: Sequence[Pair]) -> Tournament:
@@ -123,5 +134,10 @@ def _describe(pair: Pair) -> str:
     return f"{pair[1].name} on {pair[0].name}"
 
 
-def _is_local(pair: Pair) -> bool:
-    return any(each.is_local for each in pair)
+def _is_local(pair: Pair, device: DeviceName) -> bool:
+    return any(each.is_local for each in pair) or _device_of(pair, device) != "cpu"
+
+
+def _device_of(pair: Pair, device: DeviceName) -> DeviceName:
+    """Return the device for a cell: the CPU if each run has a data set of its own, because it would be one launch."""
+    return "cpu" if pair[1].uses_data_set else device

@@ -126,12 +126,16 @@ def test_files_of_the_user_stay_and_figures_of_an_earlier_comparison_go(out: Pat
     (folder / "figures" / "deep").mkdir()
     for path in mine:
         path.write_text("mine")
+    earlier = folder / "figures" / "baird-values.svg"
+    earlier.write_text("a figure that later comparisons do not have")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["figures"].append("figures/baird-values.svg")
+    (folder / "manifest.json").write_text(json.dumps(manifest))
     fewer = [word for word in ASKED if word != "baird"]
     assert main(["compare", *fewer, "--out", str(folder)]) == OK
     assert [path.read_text() for path in mine] == ["mine"] * 4
-    names = {path.name for part in ("figures", "data") for path in (folder / part).iterdir()}
-    assert "random-mdp-rows-gradients.svg" in names
-    assert not [name for name in names if name.startswith("baird")]
+    assert (folder / "figures" / "errors.svg").exists()
+    assert not earlier.exists()
     # A manifest that was changed removes nothing outside.
     victim = tmp_path / "victim.csv"
     victim.write_text("mine")
@@ -158,9 +162,10 @@ def test_a_quick_look_is_a_small_size(monkeypatch: Any, capsys: Any) -> None:
         raise InvalidInputError("a.", "b.")
 
     monkeypatch.setattr("vrtd.tournament.compare", remember)
-    main(["compare", "--quick", "--runs", "5", "--seed", "3"])
+    main(["compare", "--quick", "--runs", "5", "--seed", "3", "--device", "auto"])
     assert vars(asked["size"]) == vars(QUICK_SIZE) | {"n_runs": 5, "seed": 3}
     assert asked["problems"] == QUICK_PROBLEMS
+    assert asked["device"] == "auto"
     assert set(QUICK_PROBLEMS) < set(PROBLEMS)
     capsys.readouterr()
 

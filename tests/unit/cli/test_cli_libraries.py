@@ -27,6 +27,7 @@ NOTHING = "evaluate --data a.csv --discount 0.9"
         ("reproduce --quick", "matplotlib is", "plot"),
         ("simulate --figure a.png", "matplotlib is", "plot"),
         ("simulate --device cuda", "numba_cuda is", "cuda"),
+        ("compare --device cuda", "matplotlib, pyarrow and numba_cuda are", "plot,data,cuda"),
         ("reproduce --device cuda", "matplotlib and numba_cuda are", "plot,cuda"),
         ("plan --budget 9 --figure a.png", "matplotlib is", "plot"),
     ],

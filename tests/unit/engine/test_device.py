@@ -176,6 +176,52 @@ def test_a_reproduction_on_another_device_measures_again(tmp_path: Path, monkeyp
         assert len(small_experiments.measured) == n_measured
 
 
+def test_a_comparison_has_the_numbers_of_the_cpu(
+    device: CpuDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cell of SVRG, which uses a data set, is that of the CPU and is kept."""
+    size = vrtd.tournament.TournamentSize(n_samples=100, n_runs=3, n_trials=1, n_tuning_runs=2, n_passes=2)
+
+    def compare(where: str) -> vrtd.tournament.Comparison:
+        device.launches.clear()
+        algorithms = {"td": vrtd.TD(0.1), "vrtd": VRTD, "svrg": vrtd.SVRG(0.1)}
+        return vrtd.compare([PROBLEM], algorithms, size=size, out=tmp_path, threads=1, device=where)
+
+    monkeypatch.setattr(engine_device, "_LEAST_RUNS", 1)
+    cpu = compare("auto")  # there is little to do
+    assert not device.launches
+    assert "device" not in cpu.manifest
+    ours = compare("cuda")
+    assert {size.n_tuning_runs, size.n_runs} <= set(device.launches)
+    assert ours.manifest["device"] == CpuDevice.name
+    for pair, cell in ours.cells.items():
+        for aim, found in cell.aims.items():
+            expected = cpu.cells[pair].aims[aim]
+            np.testing.assert_allclose(found.finals, expected.finals, rtol=1e-12)
+            np.testing.assert_allclose(found.mean, expected.mean, rtol=1e-12)
+            assert found.n_samples == expected.n_samples
+    assert ours.cells["problem-1", "svrg"] == cpu.cells["problem-1", "svrg"]
+    assert ours.cells["problem-1", "td"] != cpu.cells["problem-1", "td"]  # at least in its time
+    compare("cuda")
+    assert not device.launches  # all cells are kept
+
+
+def test_a_comparison_refuses_a_device_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    both = r"device='cuda' has no effect together with executor, whose workers use the CPU\. Drop one of them\."
+    with ThreadPoolExecutor(1) as executor, pytest.raises(InvalidInputError, match=both):
+        vrtd.compare(out=tmp_path / "c", executor=executor, device="cuda")
+    with pytest.raises(InvalidInputError, match="device must be one of 'cpu', 'cuda', 'auto'"):
+        vrtd.compare(out=tmp_path / "c", device="tpu")  # type: ignore[arg-type]
+
+    def fail() -> None:
+        raise DeviceError("No GPU.", "Buy one.")
+
+    monkeypatch.setattr(engine_device, "open_gpu", fail)
+    with pytest.raises(DeviceError, match="No GPU"):
+        vrtd.compare(out=tmp_path / "c", device="cuda")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_command_line_chooses_the_device(device: CpuDevice, capsys: pytest.CaptureFixture[str]) -> None:
     options = "--runs 5 --gradients 300 --checkpoints 4 --batch-size 7 --seed 5 --quiet --json"
     assert main(["simulate", *options.split(), "--device", "auto"]) == 0

@@ -138,6 +138,9 @@ def test_td_diverges_on_the_star_and_least_squares_does_not() -> None:
 def test_the_digest_of_a_cell_knows_size_problem_and_algorithm() -> None:
     ours = cell_settings(SIZE, (PROBLEMS["baird"], ENTRANTS["td"]))
     assert ours == {**dataclasses.asdict(SIZE), "problem": "baird", "entrant": "TD()"}
+    assert cell_settings(SIZE, (PROBLEMS["baird"], ENTRANTS["td"]), "cuda") == {**ours, "device": "cuda"}
+    on_data_set = PROBLEMS["baird"], ENTRANTS["svrg"]
+    assert cell_settings(SIZE, on_data_set, "cuda") == cell_settings(SIZE, on_data_set)  # which the CPU measures
     assert len({entrant.identity for entrant in ENTRANTS.values()}) == len(ENTRANTS)
 
 

@@ -170,4 +170,4 @@ def test_the_reader_chooses_among_all_views_of_one_figure() -> None:
     assert len({json.dumps(array) for array in plot["arrays"]}) == len(plot["arrays"])  # each is stored once
 
 
-SECONDS = ["seconds of one core, for one run"]
+SECONDS = ["seconds of a core or GPU, for one run"]
