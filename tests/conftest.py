@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 
 # Before NumPy is imported. On small matrices a second thread of BLAS does little but wait, and waiting takes as much
 # time of a core as work; pytest-xdist already has a process for every core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# In the background a shell ignores SIGINT, and the processes that tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 from collections.abc import Iterator
 from pathlib import Path

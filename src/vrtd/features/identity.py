@@ -38,6 +38,7 @@ class Identity(Features):
 
     Examples
     --------
+    >>> import numpy as np
     >>> rows = np.ones((3, 2))
     >>> Identity()(rows) is rows
     True

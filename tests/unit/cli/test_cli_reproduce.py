@@ -61,6 +61,7 @@ def test_every_option_is_passed_on(tmp_path, monkeypatch):
         "seed": 3,
         "threads": 1,
         "executor": None,
+        "device": "cpu",
         "out": tmp_path,
         "progress": False,
     }

@@ -20,6 +20,7 @@ from vrtd.errors import InvalidInputError
 from vrtd.estimator import EvaluationInterrupted, ReportError, evaluate, evaluation
 from vrtd.logs import Log, from_arrays
 from vrtd.report import folder
+from vrtd.report.html import Panel
 
 NUMBERS = {"model.npz", "values.parquet", "diagnostics.json"}
 
@@ -48,7 +49,7 @@ def names(out: Path) -> set[str]:
 
 @pytest.fixture(autouse=True)
 def _fast_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(evaluation, "draw_svg", lambda *_: "<svg></svg>")
+    monkeypatch.setattr(evaluation, "make_panel", lambda figure, _, *names: Panel(figure, "<svg></svg>", *names))
 
 
 STEPS = [(os, "fsync"), (os, "replace"), (os, "unlink"), (os, "mkdir"), (shutil, "rmtree"), (folder, "_exchange")]
@@ -129,7 +130,7 @@ def test_an_interruption_of_the_drawing_keeps_the_numbers(tmp_path: Path, monkey
         next(tmp_path.parent.glob(f".{tmp_path.name}.vrtd-new/figures")).joinpath(".a.svg.1.2.tmp").touch()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(evaluation, "draw_svg", interrupt)
+    monkeypatch.setattr(evaluation, "make_panel", interrupt)
     with pytest.raises(EvaluationInterrupted) as stop:
         run(600, tmp_path)
     check_numbers(tmp_path, stop.value.evaluation)
@@ -164,7 +165,7 @@ def test_a_figure_that_fails_keeps_the_numbers(
     def fail(*_: Any) -> str:
         raise error
 
-    monkeypatch.setattr(evaluation, "draw_svg", fail)
+    monkeypatch.setattr(evaluation, "make_panel", fail)
     with pytest.raises(ReportError, match=r"The report could not be written: \w+Error.*\. model.npz, values") as stop:
         run(600, tmp_path)
     assert stop.value.__cause__ is error

@@ -308,15 +308,6 @@ class Interrupted(Part):
             yield Block(x, x, None, no, no, *[None] * 8, (piece,), order=(x,))
 
 
-@pytest.fixture
-def ctrl_c() -> Generator[None, None, None]:
-    """Let SIGINT raise KeyboardInterrupt, also where the tests run in the background and ignore it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_stops_the_sort_and_leaves_no_file(folder):
     log = PartsLog([Interrupted()], in_thread=False)
     with pytest.raises(KeyboardInterrupt):
