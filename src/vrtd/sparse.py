@@ -107,7 +107,9 @@ def part_of(table: Table, first: int, last: int) -> Table:
     if not len(indptr):
         indptr = table.indptr[:1]
     values = slice(int(indptr[0]), int(indptr[-1]))
-    return make_rows(table.data[values], table.indices[values], indptr - indptr[0], table.shape[1])
+    part = table.__class__((len(indptr) - 1, table.shape[1]), dtype=table.dtype)  # given views, SciPy may copy them
+    part.data, part.indices, part.indptr = table.data[values], table.indices[values], indptr - indptr[0]
+    return part
 
 
 def join_tables(tables: Sequence[Table]) -> Table:
