@@ -80,7 +80,7 @@ def block_correlation(means: Floats, metric: Floats) -> float:
     >>> round(block_correlation(steps, np.eye(1)), 2)
     0.78
     """
-    n_columns = _COLUMNS if metric.ndim == 1 else means.shape[1]
+    n_columns = _COLUMNS if metric.ndim == 1 else max(1, means.shape[1])
     products = np.zeros((len(means), len(means)))  # S_0 is never formed
     for first in range(0, means.shape[1], n_columns):
         centred = means[:, first : first + n_columns]

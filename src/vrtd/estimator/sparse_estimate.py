@@ -12,7 +12,7 @@ from vrtd.arrays import Floats
 from vrtd.estimator.estimates import equal_ends
 from vrtd.estimator.linear_estimate import LinearEstimate, LinearPoint, drop_blocks, excess_of
 from vrtd.estimator.sample_inverse import whitened_products
-from vrtd.estimator.sparse_fit import MANY_ROUNDS, SparseFit, SparseInverse, pull
+from vrtd.estimator.sparse_fit import MANY_ROUNDS, SparseFit, SparseInverse, multiply_by_mean
 
 _LEAST_BLOCKS = 12  # for an interval; there are 16 to 32 blocks, of which the first may be left out
 _LEAST_SEEN = 4  # blocks in which the pseudo-gradient of a feature is not 0, for an interval
@@ -53,10 +53,8 @@ def _find_excess(fit: SparseFit, inverse: SparseInverse, gradient: Floats, theta
     """Return what `linear_estimate.Inverse.find_excess` describes, with Q from halves of all kept rows."""
     rows, some, left = inverse.rows, inverse.some, []
     for k in (0, 1):
-        half = rows.take(np.arange(k, len(rows), 2)).as_float64()
-        w = SparseInverse(fit, half)(gradient, MANY_ROUNDS)
-        del half
-        left.append(pull(rows, w, slice(1 - k, None, 2)))  # with the other half
+        w = SparseInverse(fit, rows.take(np.arange(k, len(rows), 2)).as_float64())(gradient, MANY_ROUNDS)
+        left.append(multiply_by_mean(rows, w, slice(1 - k, None, 2)))  # with the other half
         left[k] += gradient
     noise = float(np.square(some.reward + some.psi @ theta).mean())
     products, n_directions = whitened_products(some.left, left[0][None], left[1][None])

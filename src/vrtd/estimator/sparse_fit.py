@@ -247,7 +247,7 @@ def _vrtd(fit: SparseFit) -> VRTD:
     return fit.algorithm
 
 
-def pull(rows: Transitions, w: Floats, among: slice = slice(None)) -> Floats:
+def multiply_by_mean(rows: Transitions, w: Floats, among: slice = slice(None)) -> Floats:
     """Return A w with the mean A over some of the rows."""
     ahead = rows.discount * (rows.phi_next @ w) - rows.phi @ w
     if rows.is_weighted:
@@ -285,7 +285,7 @@ class SparseInverse:
         for _ in range(1 if algorithm.n_steps else n_rounds):
             w = self._run_inner_loop(inner, n_steps, left, stream)
             w += total
-            after = pull(rows, w)
+            after = multiply_by_mean(rows, w)
             after += inside
             size_after = float(np.linalg.norm(after))
             if not np.isfinite(size_after):

@@ -177,7 +177,8 @@ class FitSummary:
     @cached_property
     def _kept_rows(self) -> Transitions | None:
         if self.state.sparse is not None:
-            return self.linear_point.inverse.rows  # sorted already
+            rows: Transitions = self.linear_point.inverse.rows  # sorted already
+            return rows
         return None if self.state.linear is None else self.state.linear.reservoir.rows
 
     @property

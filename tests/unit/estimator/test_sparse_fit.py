@@ -19,7 +19,7 @@ from vrtd.estimator import sparse_fit
 from vrtd.estimator.sparse_fit import SparseFit, first_sparse_fit, learn_sparsely
 from vrtd.estimator.sparse_reservoir import add_sparse, empty_sparse_reservoir
 from vrtd.logs.log import WrappedLog
-from vrtd.sparse import join_tables, part_of, products
+from vrtd.sparse import join_tables, part_of, products, take_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::vrtd.errors.ConvergenceWarning")
 N, D, GAMMA = 40_000, 600, 0.5
@@ -138,6 +138,10 @@ def test_tables_of_both_kinds_agree() -> None:
     vectors = np.random.default_rng(0).normal(size=(3, 9))
     np.testing.assert_allclose(products(rows, vectors), rows.toarray() @ vectors.T)
     np.testing.assert_array_equal(part_of(rows, 3, 8).toarray(), rows.toarray()[3:8])
+    assert np.shares_memory(part_of(rows, 3, 4).data, rows.data)
+    parts, at = [part_of(rows, 0, 3), part_of(rows, 3, 20)], np.array([19, 0, 3, 2, 7])
+    np.testing.assert_array_equal(take_rows(parts, at).toarray(), rows.toarray()[at])
+    assert join_tables(parts).indices.dtype == take_rows(parts, at).indices.dtype == np.int32
     np.testing.assert_array_equal(join_tables([part_of(rows, 0, 3), part_of(rows, 3, 20)]).toarray(), rows.toarray())
 
 
