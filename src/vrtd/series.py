@@ -12,6 +12,8 @@ _WINDOW = 5.0
 LEAST_WINDOWS = 10
 # Numbers that one call transforms.
 _PIECE = 1 << 21
+# Columns that are centred at once.
+_COLUMNS = 1 << 16
 
 
 def lag_window(series: Floats) -> int | None:
@@ -78,7 +80,11 @@ def block_correlation(means: Floats, metric: Floats) -> float:
     >>> round(block_correlation(steps, np.eye(1)), 2)
     0.78
     """
-    centred = means - means.mean(axis=0)
-    products = (centred * metric if metric.ndim == 1 else centred @ metric) @ centred.T  # S_0 is never formed
+    n_columns = _COLUMNS if metric.ndim == 1 else max(1, means.shape[1])
+    products = np.zeros((len(means), len(means)))  # S_0 is never formed
+    for first in range(0, means.shape[1], n_columns):
+        centred = means[:, first : first + n_columns]
+        centred = centred - centred.mean(axis=0)
+        products += (centred * metric[first : first + n_columns] if metric.ndim == 1 else centred @ metric) @ centred.T
     size = float(np.square(products).sum())
     return float((products[1:] * products[:-1]).sum()) / size if size > 0.0 else 0.0

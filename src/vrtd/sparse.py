@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Table = Any  # NDArray or csr_array
 
+_ROWS_TAKEN = 4096  # are copied at once
+
 
 def is_sparse(table: Table) -> TypeGuard[csr_array]:
     """Return whether a table is sparse; only arrays and sparse tables are tables."""
@@ -105,14 +107,16 @@ def part_of(table: Table, first: int, last: int) -> Table:
     if not len(indptr):
         indptr = table.indptr[:1]
     values = slice(int(indptr[0]), int(indptr[-1]))
-    return make_rows(table.data[values], table.indices[values], indptr - indptr[0], table.shape[1])
+    part = table.__class__((len(indptr) - 1, table.shape[1]), dtype=table.dtype)  # given views, SciPy may copy them
+    part.data, part.indices, part.indptr = table.data[values], table.indices[values], indptr - indptr[0]
+    return part
 
 
 def join_tables(tables: Sequence[Table]) -> Table:
     """Concatenate tables of one kind."""
     if not is_sparse(tables[0]):
         return np.concatenate(tables)
-    starts = np.cumsum([0, *(int(table.indptr[-1]) for table in tables)])
+    starts = _as_starts(np.cumsum([0, *(int(table.indptr[-1]) for table in tables)]))
     indptr = np.concatenate([table.indptr[:-1] + start for table, start in zip(tables, starts, strict=False)])
     return make_rows(
         np.concatenate([table.data for table in tables]),
@@ -120,6 +124,31 @@ def join_tables(tables: Sequence[Table]) -> Table:
         np.append(indptr, starts[-1]),
         tables[0].shape[1],
     )
+
+
+def _as_starts(starts: NDArray[np.int64]) -> NDArray[Any]:
+    """Return the places where rows start in 32 bits if they fit, because SciPy gives columns the same type."""
+    return starts.astype(np.int32) if starts[-1] <= np.iinfo(np.int32).max else starts
+
+
+def take_rows(tables: Sequence[Table], at: NDArray[np.intp]) -> Table:
+    """Return rows of the concatenation of tables of one kind; other rows of sparse tables are not copied."""
+    if not is_sparse(tables[0]):
+        return np.concatenate(tables)[at]
+    ends = np.cumsum([table.shape[0] for table in tables])
+    sizes = np.concatenate([np.diff(table.indptr) for table in tables])[at]
+    starts = _as_starts(np.append(0, np.cumsum(sizes, dtype=np.int64)))
+    data = np.empty(starts[-1], np.result_type(*(table.dtype for table in tables)))
+    indices = np.empty(starts[-1], starts.dtype)
+    of_table = np.searchsorted(ends, at, side="right")
+    for k, table in enumerate(tables):
+        places = np.flatnonzero(of_table == k)
+        for first in range(0, len(places), _ROWS_TAKEN):
+            to = places[first : first + _ROWS_TAKEN]
+            some = table[at[to] - (ends[k] - table.shape[0])]  # in the order of `at`
+            entries = np.repeat(starts[to] - some.indptr[:-1], sizes[to]) + np.arange(some.nnz)
+            data[entries], indices[entries] = some.data, some.indices
+    return make_rows(data, indices, starts, tables[0].shape[1])
 
 
 def replace_rows(table: Table, where: NDArray[np.bool_], others: Table) -> Table:

@@ -249,7 +249,7 @@ def begin(setup: Setup, state: FitState, features: Features) -> FitState:
 
 def _piece_rows(features: Features) -> int:
     if features.is_sparse:  # each piece copies vectors of d numbers
-        return max(_SPARSE_PIECE, features.n_features // 8)
+        return max(_SPARSE_PIECE, features.n_features // 32)
     n_bytes = _VIEW_BYTES if isinstance(features, Identity) else _PIECE_BYTES
     return max(_LEAST_PIECE, n_bytes // (8 * features.n_features))
 

@@ -75,9 +75,10 @@ def open_partitions(
         return None, None
     others = _generate(checked_chunks(log, False))
     setup, bound, first = _bind(given, log.space, others, executor)
-    all_chunks = chain(first, others)
     if bound is None:
-        return None, all_chunks
+        return None, chain(first, others)
+    first[-1] = first[-1].copy()  # `cut` reads the next chunk before it returns the last rows of one
+    all_chunks = chain(first, others)
     n_bytes = max(1, int(row_bytes(first[0].observations)))
     n_rows = min(PARTITION_ROWS, max(1, _PARTITION_BYTES // n_bytes))
     n_partitions = 1 if log.n_rows is None else -(-log.n_rows // n_rows)
@@ -101,7 +102,7 @@ def _bind(
     setup, state = given, FitState(space=space)
     taken: list[Chunk] = []
     for chunk in chunks:
-        taken.append(chunk.copy())  # the log may use the memory of a chunk for the next one
+        taken.append(chunk)
         setup = setup if state.n_rows else given.fit_to(space, chunk)
         for each in receive(setup, state, chunk):
             state = each
@@ -109,6 +110,7 @@ def _bind(
                 break
         if state.features is not None:
             break
+        taken[-1] = chunk.copy()  # the log may use the memory of a chunk for the next one
     else:
         state = decide(setup, state, is_all=True)
     if state.features is None or is_divisible(state) or executor is None:

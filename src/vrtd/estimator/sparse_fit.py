@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vrtd.algorithms import VRTD, Algorithm
-from vrtd.arrays import Floats, aligned_copy
+from vrtd.arrays import Floats, aligned_copy, aligned_empty
 from vrtd.engine.stream import compile_epoch, row_of
 from vrtd.errors import DivergenceError
 from vrtd.estimator.linear_settings import choose_algorithm, find_scale, measure_sizes
@@ -99,7 +99,8 @@ class SparseFit(NamedTuple):
             gradient += block.gradient
             for number, count in block.counts.items():
                 counts[number] = counts.get(number, 0) + count
-        return self.mean_anchor(counts), gradient / n, n
+        gradient /= n
+        return self.mean_anchor(counts), gradient, n
 
     def mean_anchor(self, counts: Mapping[int, int]) -> Floats:
         """Return the mean of the anchors, weighted by numbers of rows."""
@@ -227,11 +228,13 @@ def _close_batch(fit: SparseFit) -> SparseFit:
     """Continue from the current estimate."""
     batch_end = fit.n_rows + int((fit.n_rows - fit.batch) * float(_vrtd(fit).growth or 1.0))
     fit = fit._replace(batch=fit.n_rows, batch_end=batch_end)
-    n = len(fit.blocks)
-    iterate, gradient, _ = fit.mean_over(max(n // 4, int(n >= 8)))
+    fit = fit._replace(reservoir=fit.reservoir.compact())
     rows = fit.reservoir.rows
     assert rows is not None
-    theta = iterate + SparseInverse(fit, rows)(gradient)
+    inverse, n = SparseInverse(fit, rows), len(fit.blocks)
+    iterate, gradient, _ = fit.mean_over(max(n // 4, int(n >= 8)))
+    theta = inverse(gradient)
+    theta += iterate
     if not np.isfinite(theta).all():
         return fit
     before = fit.theta_anchor.copy()
@@ -242,6 +245,18 @@ def _close_batch(fit: SparseFit) -> SparseFit:
 def _vrtd(fit: SparseFit) -> VRTD:
     assert isinstance(fit.algorithm, VRTD)
     return fit.algorithm
+
+
+def multiply_by_mean(rows: Transitions, w: Floats, among: slice = slice(None)) -> Floats:
+    """Return A w with the mean A over some of the rows."""
+    ahead = rows.discount * (rows.phi_next @ w) - rows.phi @ w
+    if rows.is_weighted:
+        ahead *= rows.weight
+    chosen = np.zeros(len(rows))
+    chosen[among] = ahead[among]
+    product = np.asarray(rows.phi.T @ chosen)
+    product /= len(chosen[among])
+    return product
 
 
 class SparseInverse:
@@ -261,16 +276,17 @@ class SparseInverse:
         be corrected: it moves as in one pass over the rows.
         """
         algorithm, n, rows = _vrtd(self._fit), len(self.rows), self.rows
-        inside, outside = np.where(self.is_kept, vector, 0.0), np.where(self.is_kept, 0.0, vector)
+        inside = np.where(self.is_kept, vector, 0.0)
         n_steps = int(algorithm.n_steps or max(_LEAST_STEPS, n))
         inner = replace(algorithm, output="tail", n_steps=n_steps, growth=algorithm.growth or 2.0)
         stream = make_streams(self._fit.seed, np.arange(1), ALGORITHM)[0]
         total, left, size = np.zeros(len(vector)), inside, float(np.linalg.norm(inside))
         whole = size
         for _ in range(1 if algorithm.n_steps else n_rounds):
-            w = total + self._run_inner_loop(inner, n_steps, left, stream)
-            ahead = rows.discount * (rows.phi_next @ w) - rows.phi @ w
-            after = inside + rows.phi.T @ (ahead * rows.weight if rows.is_weighted else ahead) / n
+            w = self._run_inner_loop(inner, n_steps, left, stream)
+            w += total
+            after = multiply_by_mean(rows, w)
+            after += inside
             size_after = float(np.linalg.norm(after))
             if not np.isfinite(size_after):
                 raise DivergenceError(
@@ -281,16 +297,23 @@ class SparseInverse:
             total, left, size = w, after, size_after
             if size <= _SOLVED * whole:
                 break
-        return np.asarray(total + self.of_sample(left) + (inner.step_size * n) * outside)
+        total += self.of_sample(left)
+        return np.add(total, (inner.step_size * n) * vector, out=total, where=~self.is_kept)
 
     def _run_inner_loop(self, inner: VRTD, n_steps: int, vector: Floats, stream: NDArray[np.uint64]) -> Floats:
         """Return the mean of the second half of the iterates from 0 on."""
         _, finish = compile_epoch(inner, self.rows.is_weighted, is_sparse=True)
         d, width, n_skipped = len(vector), inner.n_sparse_vectors, n_steps // 2
-        state = aligned_copy(np.zeros(inner.workspace_size(d, is_sparse=True)))
-        state[1 : width * d : width], state[width * d + 1] = n_steps * vector, n_steps
+        state = aligned_empty(inner.workspace_size(d, is_sparse=True))
+        state[...] = 0.0
+        np.multiply(vector, n_steps, out=state[1 : width * d : width])
+        state[width * d + 1] = n_steps
         finish(inner.params(), *loop_columns(self.rows), n_steps, state, stream, d)
         v, changes = (state[k : width * d : width] for k in (2, 3))
         n_averaged = n_steps - n_skipped  # w = v + t step vector after t steps
         mean_time = 0.5 * (n_steps * (n_steps + 1) - n_skipped * (n_skipped + 1)) / n_averaged
-        return np.asarray(v - changes / n_averaged + (inner.step_size * mean_time) * vector)
+        changes /= n_averaged
+        v -= changes
+        w = (inner.step_size * mean_time) * vector
+        w += v
+        return w

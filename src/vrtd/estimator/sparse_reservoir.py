@@ -6,16 +6,18 @@ are collected, and the sample is rebuilt when there are too many: the work per r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.estimator.rows import join_rows
 from vrtd.kernels.random import RESERVOIR, make_streams, words_of
 from vrtd.problems import Transitions
+from vrtd.sparse import take_rows
 
 _MOST_PARTS = 64
+_MOST_CANDIDATES = 1.25  # relative to the capacity
 _LARGEST = (1 << 64) - 1
 
 
@@ -50,7 +52,15 @@ class SparseReservoir(NamedTuple):
             return self
         is_full = len(at) == self.capacity
         limit = int(keys[at[-1]]) if is_full else _LARGEST
-        return self._replace(parts=(join_rows(self.parts).take(at),), keys=(keys[at],), limit=limit)
+        return self._replace(parts=(_take(self.parts, at),), keys=(keys[at],), limit=limit)
+
+
+def _take(parts: Sequence[Transitions], at: NDArray[np.intp]) -> Transitions:
+    """Return rows of several parts by their numbers, see `vrtd.sparse.take_rows`."""
+    phi, phi_next = (take_rows([getattr(part, name) for part in parts], at) for name in ("phi", "phi_next"))
+    names = ("reward", "discount", "ends", *(("weight",) if parts[0].is_weighted else ()))
+    others = {name: np.concatenate([getattr(part, name) for part in parts])[at] for name in names}
+    return Transitions.wrap(phi, others["reward"], phi_next, others["discount"], others.get("weight"), others["ends"])
 
 
 def empty_sparse_reservoir(capacity: int, seed: int) -> SparseReservoir:
@@ -69,4 +79,5 @@ def add_sparse(reservoir: SparseReservoir, rows: Transitions, at: NDArray[np.int
     part = rows.take(chosen if at is None else at[chosen])
     reservoir = reservoir._replace(parts=(*reservoir.parts, part), keys=(*reservoir.keys, keys[chosen]))
     n_parts, n_rows = len(reservoir.parts), sum(map(len, reservoir.keys))
-    return reservoir.compact() if n_rows > 2 * reservoir.capacity or n_parts > _MOST_PARTS else reservoir
+    is_full = n_rows > _MOST_CANDIDATES * reservoir.capacity or n_parts > _MOST_PARTS
+    return reservoir.compact() if is_full else reservoir

@@ -176,8 +176,10 @@ class FitSummary:
 
     @cached_property
     def _kept_rows(self) -> Transitions | None:
-        run = self.state.linear or self.state.sparse
-        return None if run is None else run.reservoir.rows
+        if self.state.sparse is not None:
+            rows: Transitions = self.linear_point.inverse.rows  # sorted already
+            return rows
+        return None if self.state.linear is None else self.state.linear.reservoir.rows
 
     @property
     def own_method(self) -> Method:

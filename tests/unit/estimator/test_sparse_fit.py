@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ import vrtd
 from tests.helpers.sparse import as_sparse, random_rows, thin_out
 from tests.helpers.streams import some_rows
 from vrtd.errors import DataError, InvalidInputError
+from vrtd.estimator import sparse_fit
 from vrtd.estimator.sparse_fit import SparseFit, first_sparse_fit, learn_sparsely
 from vrtd.estimator.sparse_reservoir import add_sparse, empty_sparse_reservoir
 from vrtd.logs.log import WrappedLog
-from vrtd.sparse import join_tables, part_of, products
+from vrtd.sparse import join_tables, part_of, products, take_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore::vrtd.errors.ConvergenceWarning")
 N, D, GAMMA = 40_000, 600, 0.5
@@ -136,6 +138,10 @@ def test_tables_of_both_kinds_agree() -> None:
     vectors = np.random.default_rng(0).normal(size=(3, 9))
     np.testing.assert_allclose(products(rows, vectors), rows.toarray() @ vectors.T)
     np.testing.assert_array_equal(part_of(rows, 3, 8).toarray(), rows.toarray()[3:8])
+    assert np.shares_memory(part_of(rows, 3, 4).data, rows.data)
+    parts, at = [part_of(rows, 0, 3), part_of(rows, 3, 20)], np.array([19, 0, 3, 2, 7])
+    np.testing.assert_array_equal(take_rows(parts, at).toarray(), rows.toarray()[at])
+    assert join_tables(parts).indices.dtype == take_rows(parts, at).indices.dtype == np.int32
     np.testing.assert_array_equal(join_tables([part_of(rows, 0, 3), part_of(rows, 3, 20)]).toarray(), rows.toarray())
 
 
@@ -186,3 +192,29 @@ def test_a_damaged_sparse_matrix_is_refused() -> None:
 def test_a_report_cannot_show_sparse_observations(log: Any, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"^A report shows observations, but these are sparse rows of 600"):
         vrtd.evaluate(log[0], discount=GAMMA, out=tmp_path / "out")
+
+
+def test_the_peak_of_memory_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    n, d, piece = 20_000, 50_000, 2000  # a million features, made smaller
+    monkeypatch.setattr(sparse_fit, "_KEPT_BYTES", 8 * 8 * d)
+    monkeypatch.setattr(sparse_fit, "_INVERTED", 100)
+    rows, _ = random_rows(n + 1, d, 32)
+    log = vrtd.logs.from_arrays(part_of(rows, 0, n), np.ones(n), part_of(rows, 1, n + 1))
+    (chunk,) = log.chunks()
+
+    def learn() -> vrtd.Evaluator:
+        evaluator = vrtd.Evaluator(discount=GAMMA)
+        for first in range(0, n, piece):
+            evaluator.partial_fit(chunk.part(first, first + piece))
+        return evaluator
+
+    learn()  # compile before memory is counted
+    tracemalloc.start()
+    try:
+        evaluator = learn()
+        now, peak = (size / (8 * d) for size in tracemalloc.get_traced_memory())
+    finally:
+        tracemalloc.stop()
+    assert evaluator.n_features == d
+    assert now < 40
+    assert peak < 62, (now, peak)
