@@ -138,11 +138,11 @@ def _row(name: str, counts: Counter[str]) -> Row:
 def attack_files(folder: Path, quick: bool, r: random.Random) -> Iterator[Row]:
     """Damage files at random, and in every single bit."""
     for kind, (path, load) in whole_files(folder, 40).items():
-        n = 25 if quick else 1250
+        n = 10 if quick else 1250
         content = path.read_bytes()
         yield attack_file(f"random damage, {kind}", path, load, (damage(content, r) for _ in range(n)))
     for kind, (path, load) in whole_files(folder, 8).items():
-        copies = single_bits(path.read_bytes(), 60 if quick else 10**9, r)
+        copies = single_bits(path.read_bytes(), 25 if quick else 10**9, r)
         yield attack_file(f"single bits, {kind}", path, load, copies)
 
 

@@ -10,10 +10,6 @@ import signal
 # time of a core as work; pytest-xdist already has a process for every core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# In the background a shell ignores SIGINT, and the processes that tests start would inherit that.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +17,11 @@ import pytest
 from numba.core import event
 
 from tests.helpers.collection import COMPILED, statistical_names
+
+# A shell ignores SIGINT in the background, and nohup SIGHUP. The processes that tests start would inherit that.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 @pytest.hookimpl(wrapper=True)

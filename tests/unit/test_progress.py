@@ -151,7 +151,7 @@ def compare() -> None:
 def test_true_shows_a_bar_and_removes_it(
     verb: Callable[..., None], expected: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def measure(size: Any, pairs: Any, folder: Any, executor: Any, processes: Any, tell: Any) -> Any:
+    def measure(size: Any, pairs: Any, folder: Any, executor: Any, processes: Any, tell: Any, device: Any) -> Any:
         tell(0.5, "td on random-mdp")
         return invented({"random-mdp": [1.0, 2.0]})
 
