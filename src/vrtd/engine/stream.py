@@ -18,7 +18,7 @@ from vrtd.engine.loop import with_fixed_width
 from vrtd.kernels.jit import UNBOUND, borrow, kernel, specialise, stack_array
 from vrtd.kernels.linalg import squared_norm
 from vrtd.kernels.random import uniform_index
-from vrtd.kernels.sparse import entries
+from vrtd.kernels.sparse import entries, fetch
 from vrtd.kernels.transition import Transition
 
 # A single run cannot hide its latency behind others. Above this number of features, a vector loop is faster than
@@ -28,8 +28,8 @@ MOST = float(np.finfo(np.float64).max)
 
 # Placeholders of the template: `compile_stream` binds each to a kernel or to a constant.
 views = absorb = begin = step = close = settle = output = UNBOUND
-FEATURES = WORDS = 1
-ABSORBS = RESAMPLES = IS_SMALL = IS_WEIGHTED = SETTLES = True
+FEATURES = WORDS = VECTORS = 1
+ABSORBS = RESAMPLES = IS_SMALL = IS_WEIGHTED = IS_SPARSE = SETTLES = True
 OPTIONS: Any = ()
 
 
@@ -60,10 +60,13 @@ def consume(
         workspace[i] = state[i]
     random = stack_array((2,), np.uint64)
     random[0], random[1] = stream[0], stream[1]
+    ahead = stack_array((2,), np.uint64)
     rows = n_absorb if RESAMPLES else n_absorb + n_steps
     for epoch in range(epoch_0, epoch_0 + n_epochs):
         if ABSORBS:
             for i in range(first, first + n_absorb):
+                if IS_SPARSE:
+                    fetch(workspace, VECTORS, phi, phi_next, i + 1)
                 x = row_of(phi, phi_next, reward, discount, weight, ends, IS_WEIGHTED, i)
                 absorb(params, OPTIONS, views(workspace, d), with_fixed_width(x, d))
             begin(params, OPTIONS, views(workspace, d), random)
@@ -72,6 +75,11 @@ def consume(
                 i = first + np.int64(uniform_index(random, n_absorb))
             else:
                 i = first + n_absorb + t
+            if IS_SPARSE and RESAMPLES:  # the next row is that of the next random number
+                ahead[0], ahead[1] = random[0], random[1]
+                fetch(workspace, VECTORS, phi, phi_next, first + np.int64(uniform_index(ahead, n_absorb)))
+            elif IS_SPARSE:
+                fetch(workspace, VECTORS, phi, phi_next, i + 1)
             x = row_of(phi, phi_next, reward, discount, weight, ends, IS_WEIGHTED, i)
             step(params, OPTIONS, views(workspace, d), with_fixed_width(x, d), t, epoch)
         if SETTLES:
@@ -101,6 +109,8 @@ def absorb_rows(params, phi, reward, phi_next, discount, weight, ends, first, la
     for i in range(state.size):
         new_state[i] = state[i]
     for i in range(first, last):
+        if IS_SPARSE:
+            fetch(new_state, VECTORS, phi, phi_next, i + 1)
         x = row_of(phi, phi_next, reward, discount, weight, ends, IS_WEIGHTED, i)
         absorb(params, OPTIONS, views(new_state, n_features), x)
     return squared_norm(new_state) <= MOST
@@ -155,10 +165,11 @@ def epochs_within() -> Callable[..., Any]:
 def kernels_for(algorithm: Algorithm, is_sparse: bool) -> tuple[dict[str, Any], str]:
     """Return the kernels for dense or sparse rows as bindings of a template, and a suffix for the name of a loop."""
     if not is_sparse:
-        return {**vars(algorithm.kernels), "SETTLES": False}, ""
+        return {**vars(algorithm.kernels), "SETTLES": False, "IS_SPARSE": False}, ""
     check_sparse_rows(algorithm)
     kernels: Any = algorithm.sparse_kernels
-    return {**vars(kernels), "SETTLES": kernels.settle is not ignore, "with_fixed_width": as_it_is}, "_sparse"
+    bindings = {**vars(kernels), "SETTLES": kernels.settle is not ignore, "with_fixed_width": as_it_is}
+    return bindings | {"IS_SPARSE": True, "VECTORS": algorithm.n_sparse_vectors}, "_sparse"
 
 
 @kernel

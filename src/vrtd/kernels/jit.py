@@ -168,6 +168,23 @@ def rint(typing_context, x):
 
 
 @intrinsic
+def prefetch(typing_context, array, index):
+    """Load the cache line of a number of a contiguous array ahead of its use. This has no other effect."""
+
+    def codegen(context, builder, signature, arguments):
+        kind, byte = signature.args[0], ir.IntType(8).as_pointer()
+        numbers = context.make_array(kind)(context, builder, value=arguments[0]).data
+        address = builder.bitcast(builder.gep(numbers, [arguments[1]]), byte)
+        i32 = ir.IntType(32)
+        signature_of_load = ir.FunctionType(ir.VoidType(), [byte, i32, i32, i32])
+        load = builder.module.declare_intrinsic("llvm.prefetch", [byte], signature_of_load)
+        builder.call(load, [address, i32(1), i32(3), i32(1)])  # for writing, into all levels, of data
+        return context.get_dummy_value()
+
+    return numba_types.void(array, index), codegen
+
+
+@intrinsic
 def with_width(typing_context, array, width):
     """Return a borrowed matrix of known width. A constant width makes the address of a row a shift.
 
