@@ -6,17 +6,21 @@ SIAM J. Sci. Stat. Comput. 7. It needs only products A v = mean of weight phi (d
 (S. C. Eisenstat, H. C. Elman, M. H. Schultz 1983). Rows and columns of A are divided by the root mean squares of the
 features. Iterates then stay orthogonal to directions in which features are dependent: these keep theta_0, as features
 do that are 0 in every row.
+
+If this takes many products, and A is a small sparse matrix, as with tile coding, its LU factors precondition the rest.
+They are those of A - e I with a small number e, because A may be singular; they keep these directions, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array
-from scipy.sparse.linalg import LinearOperator, gmres
+from scipy.sparse import csc_array, csr_array, diags_array, eye_array
+from scipy.sparse.linalg import LinearOperator, gmres, splu
 
 from vrtd.arrays import Floats
 from vrtd.errors import DataError, SingularSystemError
@@ -32,6 +36,9 @@ _PAIRS = 1 << 22  # nonzeros of A_x that are added up at once
 _PIECE_BYTES, _BYTES_PER_FEATURE = 1 << 24, 16  # of rows per product, so that adding d numbers takes little of its time
 _BASIS_BYTES, _MOST_CYCLE, _LEAST_CYCLE = 1 << 29, 100, 10  # vectors of a cycle of GMRES
 _MOST_PRODUCTS = 2_000  # with A, for one system
+_PLAIN_PRODUCTS = 100  # before a preconditioner is computed
+_MOST_FACTORED, _MOST_ROWS_FACTORED = 20_000_000, 10_000  # nonzeros and rows of a matrix that is factored
+_SHIFT, _PIVOT = 1e-5, 0.01  # of this matrix, whose diagonal is about -1; the least relative pivot
 _RESIDUAL, _RESIDUAL_IN_MEMORY = 1e-6, 1e-8  # relative; in memory a product is cheap
 _RESIDUAL_OF_BLOCKS = 1e-4  # relative; the error of a standard error
 _N_BLOCKS = 24
@@ -150,13 +157,20 @@ class LogProducts:
             held.append(rows)
             n_bytes += _count_bytes(rows)
             if n_bytes > _HELD_BYTES:
-                keeps = rows.is_sparse and _add_up(held, matrices)
+                keeps = rows.is_sparse and _add_up(held, matrices, _MOST_NONZEROS)
                 held, n_bytes = [], 0.0
         self.n_rows = n_rows
-        if matrices and keeps and _add_up(held, matrices):
+        if matrices and keeps and _add_up(held, matrices, _MOST_NONZEROS):
             self._A = sum(matrices[1:], matrices[0])
         elif keeps and not matrices:
             self._held = held
+
+    def small_matrix(self) -> Any:
+        """Return the sum of A_x as a sparse matrix if it has few nonzeros, which products then use, otherwise None."""
+        matrices: list[Any] = []
+        if self._held and self._A is None and self._held[0].is_sparse and _add_up(self._held, matrices, _MOST_FACTORED):
+            self._A = sum(matrices[1:], matrices[0])
+        return self._A if self._A is not None and self._A.nnz <= _MOST_FACTORED else None
 
     @property
     def is_in_memory(self) -> bool:
@@ -234,8 +248,8 @@ def _join(parts: Iterable[Transitions], n_bytes: int) -> Iterator[Transitions]:
         yield join_rows(waiting)
 
 
-def _add_up(held: list[Transitions], matrices: list[Any]) -> bool:
-    """Add the sum of A_x of sparse rows to a list of matrices; return whether they have few nonzeros.
+def _add_up(held: list[Transitions], matrices: list[Any], most: int) -> bool:
+    """Add the sum of A_x of sparse rows to a list of matrices; return whether they have at most so many nonzeros.
 
     Each matrix has at most half the nonzeros of the one before, so that adding one costs little.
     """
@@ -250,18 +264,19 @@ def _add_up(held: list[Transitions], matrices: list[Any]) -> bool:
             while matrices and matrices[-1].nnz <= 2 * matrix.nnz:
                 matrix = matrix + matrices.pop()
             matrices.append(matrix)
-            if sum(each.nnz for each in matrices) > _MOST_NONZEROS:
+            if sum(each.nnz for each in matrices) > most:
                 matrices.clear()
                 return False
     return True
 
 
-class _System(NamedTuple):
+class _System:
     """The linear system of the features that were not 0 in every row, with A in scaled coordinates."""
 
-    products: LogProducts
-    seen: NDArray[np.intp]
-    size: Floats  # (m,)
+    def __init__(self, products: LogProducts, seen: NDArray[np.intp], size: Floats) -> None:
+        self.products, self.seen, self.size = products, seen, size
+        self._precondition: Callable[[Floats], Floats] | None = None
+        self._is_tried = False
 
     def multiply(self, x: Floats) -> Floats:
         """Return A x for the columns x (m, k)."""
@@ -278,17 +293,38 @@ class _System(NamedTuple):
         m, k = right.shape
         norm, x, residual = float(np.linalg.norm(right)), np.zeros_like(right), right
         share, n_before = 1.0 if norm > 0.0 else 0.0, self.products.n_products
-        operator = LinearOperator(
-            (m * k, m * k), matvec=lambda v: self.multiply(v.reshape(m, k)).ravel(), dtype=np.float64
-        )
+
+        def as_operator(function: Callable[[Floats], Floats]) -> Any:
+            return LinearOperator((m * k, m * k), matvec=lambda v: function(v.reshape(m, k)).ravel(), dtype=np.float64)
+
         cycle = int(np.clip(_BASIS_BYTES // (8 * m * k), _LEAST_CYCLE, _MOST_CYCLE))
         yield x, share
         while share > tolerance and self.products.n_products - n_before < _MOST_PRODUCTS:
-            change, _ = gmres(operator, residual.ravel(), rtol=tolerance / share, restart=cycle, maxiter=1)
+            if self.products.n_products - n_before >= _PLAIN_PRODUCTS:
+                self._factor()
+            M = None if self._precondition is None else as_operator(self._precondition)
+            change, _ = gmres(
+                as_operator(self.multiply), residual.ravel(), rtol=tolerance / share, restart=cycle, maxiter=1, M=M
+            )
             x = x + change.reshape(m, k)
             residual = right - self.multiply(x)
             share = float(np.linalg.norm(residual)) / norm
             yield x, share
+
+    def _factor(self) -> None:
+        """Compute the preconditioner, if A is a small sparse matrix."""
+        if self._is_tried or len(self.seen) > _MOST_ROWS_FACTORED:
+            return
+        self._is_tried, A = True, self.products.small_matrix()
+        if A is None:
+            return
+        scale = diags_array(1.0 / self.size)
+        scaled = scale @ A[self.seen][:, self.seen] @ scale / self.products.n_rows
+        with suppress(RuntimeError):  # a factor is singular
+            shifted = csc_array(scaled - _SHIFT * eye_array(len(self.size)))
+            options = {"SymmetricMode": True}
+            factors = splu(shifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=_PIVOT, options=options)
+            self._precondition = factors.solve
 
 
 @np.errstate(over="ignore", invalid="ignore")  # sums that overflow raise an error

@@ -71,6 +71,13 @@ FORMS = [
     pytest.param("dense", {"_HELD_BYTES": 0}, None, id="passes over dense rows"),
     pytest.param("sparse", {}, 2, id="sparse rows in memory"),
     pytest.param("sparse", {"_HELD_BYTES": 1 << 17, "_PAIRS": 1 << 12}, 3, id="sparse matrix"),
+    pytest.param("sparse", {"_PLAIN_PRODUCTS": 0}, 2, id="sparse rows and a preconditioner"),
+    pytest.param(
+        "sparse",
+        {"_HELD_BYTES": 1 << 17, "_PAIRS": 1 << 12, "_PLAIN_PRODUCTS": 0},
+        3,
+        id="sparse matrix and a preconditioner",
+    ),
     pytest.param("sparse", {"_HELD_BYTES": 1 << 17, "_MOST_NONZEROS": 9000}, None, id="passes over sparse rows"),
 ]
 
