@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -43,7 +43,7 @@ _WINDOWS = 10.0  # a segment must be this many correlation times long to show th
 _LEAST_EXPLAINED = 0.5  # share of the variance of V; below it there is a warning
 _MOST_POOLED = 0.01  # share of rows in states that share a value; above it there is a warning
 _MOST_LISTED = 5  # features that a remark lists
-_MOST_UNSEEN = 10_000  # features that are listed
+_MOST_UNSEEN, _MOST_SHOWN = 10_000, 20  # unseen features that are listed, and shown by repr
 _MOST_EXPLAINED = 10_000  # rows; more would take memory and add little accuracy
 _REMEDIES: dict[str, str] = {
     "rows": "Use more data, or lower pilot_rows.",
@@ -81,7 +81,7 @@ class Curve:
     mspbe_floor: float
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Diagnostics:
     """Diagnostics of a fit.
 
@@ -167,6 +167,13 @@ class Diagnostics:
     warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     curve: Curve | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        """Return the attributes; of many unseen features, only the first few."""
+        shown = {each.name: repr(getattr(self, each.name)) for each in fields(self) if each.repr}
+        if len(self.unseen) > _MOST_SHOWN:
+            shown["unseen"] = f"({', '.join(map(str, self.unseen[:_MOST_SHOWN]))}, ... {len(self.unseen):,} in all)"
+        return f"Diagnostics({', '.join(f'{name}={value}' for name, value in shown.items())})"
 
     @property
     def verdict(self) -> str:

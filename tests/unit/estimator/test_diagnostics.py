@@ -224,3 +224,12 @@ def test_features_that_represent_little_are_warned_of() -> None:
     poor = vrtd.Evaluator(features=lambda s: np.ones((len(s), 1)), discount=0.5).fit(log).diagnostics_
     assert any("the features represent only 0 %" in warning for warning in poor.warnings)
     assert vrtd.Evaluator(discount=0.5).fit(log).diagnostics_.warnings == ()
+
+
+def test_the_representation_lists_few_of_many_unseen_features() -> None:
+    for n_states, shown in ((40, "unseen=(1, 3, "), (90, "19, 21, 23, 25, 27, 29, 31, 33, 35, 37, 39, ... 45 in all)")):
+        states = np.arange(2000) * 2 % n_states
+        log = from_arrays(states, np.ones(2000), np.roll(states, -1))
+        found = vrtd.Evaluator(features=Tabular(n_states), discount=0.5).fit(log).diagnostics_
+        assert shown in repr(found)
+        assert len(found.as_dict()["unseen"]) == n_states // 2
