@@ -31,6 +31,8 @@ CHAINS = {
     "changing-step": (4 / 5, "vrtd_markov"),
 }
 
+QUICK = ["random-mdp-iid", "mountain-car"]  # experiments of the quick form
+
 # The whole paper in one process: the share of time in compiled loops, without compilation, and the peak memory.
 WHOLE = """
 import json, resource, sys, threading, time
@@ -57,7 +59,7 @@ def counted(*arguments, **options):
 simulation.run_blocks = lambda job, loop, *rest: run_blocks(job, timed(loop), *rest)
 experiment.simulate = counted
 import vrtd
-vrtd.reproduce(out=sys.argv[1], n_runs=int(sys.argv[2]))
+vrtd.reproduce(sys.argv[3:], out=sys.argv[1], n_runs=int(sys.argv[2]))
 print(json.dumps({
     "share_compiled": inside[0] / simulated[0] / available_threads(),
     "memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -101,7 +103,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--against", metavar="COMMAND", help="command to compare with, which runs before and after")
-    parser.add_argument("--quick", action="store_true", help="10 runs instead of 1000, and the usual cache of loops")
+    parser.add_argument("--quick", action="store_true", help="two experiments, 10 runs, the usual cache of loops")
     options = parser.parse_args()
 
     def others() -> dict[str, float]:
@@ -111,14 +113,14 @@ def main() -> None:
     cores = len(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as folder:
         cache, out = f"{folder}/cache", f"{folder}/whole"
-        n_runs = 10 if options.quick else 1000
+        n_runs, names = (10, QUICK) if options.quick else (1000, [])
         where = {} if options.quick else {"NUMBA_CACHE_DIR": cache}
-        whole, shown = run([sys.executable, "-c", WHOLE, out, str(n_runs)], **where)
+        whole, shown = run([sys.executable, "-c", WHOLE, out, str(n_runs), *names], **where)
         costs = {
             name: each["cost"]
             for name, each in json.loads(Path(out, "manifest.json").read_text())["experiments"].items()
         }
-        quick = [sys.executable, "-m", "vrtd", "reproduce", "--quick", "--quiet", "--out"]
+        quick = [sys.executable, "-m", "vrtd", "reproduce", *names, "--quick", "--quiet", "--out"]
         looks = [run([*quick, f"{folder}/quick-{k}"], **where)[0] for k in range(1 if options.quick else 3)]
     report: dict[str, Any] = {
         "n_runs": n_runs,
@@ -141,6 +143,7 @@ def main() -> None:
             / cores
             / costs[name]["seconds"]
             for name, (td, vrtd) in CHAINS.items()
+            if name in costs
         }
     # The faster of the two methods in NumPy, for each experiment.
     td, vrtd_iid, vrtd_markov = (numpy_rate(name) for name in ("td_markov", "vrtd_iid", "vrtd_markov"))

@@ -101,9 +101,16 @@ def _display_math(translator: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+def _shorten_navigation(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: object) -> None:
+    """List pages in the sidebar, but not every public name, which would take most of the time to build the site."""
+    toctree = context["toctree"]
+    context["toctree"] = lambda **options: toctree(**options | {"maxdepth": 1})
+
+
 def setup(app: Sphinx) -> None:
     """Render formulas as MathML while the site is built, so that pages need neither a script nor a network."""
     app.add_html_math_renderer("mathml", (_inline_math, None), (_display_math, None))
+    app.connect("html-page-context", _shorten_navigation, priority=400)  # before the theme
     app.connect("include-read", _adapt_included_links)
     app.connect("source-read", _adapt_links)
     app.connect("autodoc-skip-member", _skip_member)
