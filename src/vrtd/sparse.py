@@ -66,6 +66,11 @@ def as_sparse_rows(name: str, value: Any) -> csr_array:
     return rows
 
 
+def to_dense(table: Table) -> NDArray[Any]:
+    """Return the rows of a table of either kind as dense ones."""
+    return np.asarray(table.toarray() if is_sparse(table) else table)
+
+
 def to_sparse(table: NDArray[Any]) -> csr_array:
     """Return the rows of a dense table as sparse ones."""
     from scipy.sparse import csr_array
@@ -85,6 +90,13 @@ def scale_rows(table: Table, factors: NDArray[np.float64]) -> Table:
     scaled = table.astype(np.float64)
     scaled.data *= np.repeat(factors, np.diff(table.indptr))
     return scaled
+
+
+def divide_columns(table: Table, sizes: NDArray[np.float64]) -> Table:
+    """Return the table with each column divided by one number."""
+    if not is_sparse(table):
+        return table / sizes
+    return make_rows(table.data / sizes[table.indices], table.indices, table.indptr, table.shape[1])
 
 
 def unit_rows(first: int, n: int, width: int) -> csr_array:

@@ -150,6 +150,16 @@ class AutoSettings:
                 return name == VRTD.name and self.cost == "linear"
 
     @property
+    def takes_sparse_rows(self) -> bool:
+        """Whether the algorithm learns from sparse rows as well as from dense ones."""
+        if isinstance(self.algorithm, Algorithm):
+            return self.algorithm.learns_from_sparse_rows
+        if self.is_auto or (self.is_linear and self.algorithm == VRTD.name):
+            return True
+        is_chosen = self.is_closed_form or self.needs_pilot  # by methods that need dense rows
+        return not is_chosen and self._build(self._given).learns_from_sparse_rows
+
+    @property
     def is_closed_form(self) -> bool:
         """Whether the algorithm is the closed form."""
         return self.algorithm == CLOSED_FORM

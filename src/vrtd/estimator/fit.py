@@ -93,7 +93,9 @@ def _receive(setup: Setup, state: FitState, chunk: Chunk, repeats: bool) -> Iter
     setup = setup.resolve(state.features)
     while at < n:
         assert state.features is not None
-        last = min(n, at + _piece_rows(state.features))
+        last = min(n, at + _piece_rows(setup, state.features))
+        if state.sparse is not None:
+            last = min(last, at + state.sparse.rows_left)
         state = update(setup, state, chunk if last - at == n else chunk.part(at, last), repeats)
         yield state
         at = last
@@ -112,7 +114,7 @@ def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
     setup = setup.resolve(features)
     state = begin(setup, state, features)
     assert state.features is not None
-    size, n_kept = _piece_rows(state.features), 0
+    size, n_kept = _piece_rows(setup, state.features), 0
     if setup.settings.is_linear:
         pieces = list(_pieces(chunks, size))
         state = start_linearly(setup, state, pieces)
@@ -137,7 +139,7 @@ def decide(setup: Setup, state: FitState, is_all: bool = False) -> FitState:
 def start_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitState:
     """Choose settings from the first rows, as many as a `LinearFit` keeps."""
     assert state.features is not None
-    settings, n = setup.settings, kept_rows(1 if state.features.is_sparse else state.features.n_features)
+    settings, n = setup.settings, kept_rows(1 if setup.settings.is_sparse else state.features.n_features)
     pilot: list[Transitions] = []
     for chunk in pieces:
         rows = _rows(setup, state, chunk.part(0, n))
@@ -150,7 +152,7 @@ def start_linearly(setup: Setup, state: FitState, pieces: list[Chunk]) -> FitSta
     if not (first.phi.data if first.is_sparse else first.phi).any():
         raise InvalidInputError(f"All features are 0 in the first {len(first):,} rows.", "Use other features.")
     if setup.target is not None and first.n_features <= _MOST_CHECKED:
-        _check_stability(first.as_float64(), settings.algorithm)
+        _check_stability(first.astype(np.float64), settings.algorithm)
     if first.is_sparse:
         algorithm: Any = settings.algorithm
         sparse = first_sparse_fit(algorithm, settings.given_step, first, initial_theta(setup, state), setup.seed)
@@ -178,7 +180,7 @@ def read_again(setup: Setup, state: FitState, log: Log | Chunk) -> Iterator[Tran
     assert state.features is not None
     chunks = (log,) if isinstance(log, Chunk) else checked_chunks(log, False)
     for chunk in chunks:
-        for piece in _pieces((_weigh(setup, state, _fill_narrow(chunk)),), _piece_rows(state.features)):
+        for piece in _pieces((_weigh(setup, state, _fill_narrow(chunk)),), _piece_rows(setup, state.features)):
             rows = _rows(setup, state, piece)
             yield clear_final(rows, piece.terminated) or rows
 
@@ -239,7 +241,7 @@ def begin(setup: Setup, state: FitState, features: Features) -> FitState:
         raise InvalidInputError(problem, "Pass cost='linear', or fewer features (or all rows to vrtd.Evaluator.fit).")
     sums = no_sums(d) if setup.needs_sums(features) else None
     has_returns = setup.target is None and not state.is_weighted
-    if features.is_sparse:
+    if setup.keeps_sparse(features):
         episodes = sample_episodes(setup.seed)
     else:
         episodes = no_episodes(d, has_returns=has_returns, has_states=is_pairs)
@@ -247,8 +249,8 @@ def begin(setup: Setup, state: FitState, features: Features) -> FitState:
     return state._replace(features=features, visited=visited, sums=sums, episodes=episodes, iterative=iterative)
 
 
-def _piece_rows(features: Features) -> int:
-    if features.is_sparse:  # each piece copies vectors of d numbers
+def _piece_rows(setup: Setup, features: Features) -> int:
+    if setup.keeps_sparse(features):  # each piece copies vectors of d numbers
         return max(_SPARSE_PIECE, features.n_features // 32)
     n_bytes = _VIEW_BYTES if isinstance(features, Identity) else _PIECE_BYTES
     return max(_LEAST_PIECE, n_bytes // (8 * features.n_features))
@@ -280,7 +282,7 @@ def _rows(setup: Setup, state: FitState, chunk: Chunk) -> Transitions:
             phi, phi_next = _features_of_rows(features, chunk), features(chunk.successors)
         except DataError as error:
             raise _locate(features, chunk, error, state.n_rows) from error
-    if is_sparse(phi) and not setup.settings.is_sparse and state.iterative is None:  # sums of d^2 numbers
+    if is_sparse(phi) and not setup.keeps_sparse(features):
         phi, phi_next = phi.toarray(), phi_next.toarray()
     discount = _constant(setup.discount, phi.shape[0])
     if is_any(chunk.terminated):

@@ -22,6 +22,7 @@ from vrtd.kernels.jit import compiled
 from vrtd.problems import Transitions
 from vrtd.series import block_correlation
 from vrtd.solving import least_norm_solver
+from vrtd.sparse import divide_columns, has_any, squared_norms
 
 _MOST_BLOCKS, LEAST_BLOCKS = 64, 20
 _USUAL_BYTES, _MOST_BYTES = 1 << 26, 1 << 28  # of the matrices of all blocks, or of the rows that replace them
@@ -56,10 +57,9 @@ class Solution:
 
     def spans(self, phi: Floats) -> NDArray[np.bool_]:
         """Return for each feature row whether the log determines phi.theta."""
-        scaled = phi / self.size
-        outside = np.square(scaled @ self.open).sum(axis=1)
-        is_known = outside <= _OUTSIDE * np.square(scaled).sum(axis=1)
-        return np.asarray(is_known & ~(phi[:, ~self.seen] != 0.0).any(axis=1))
+        scaled = divide_columns(phi, self.size)
+        is_known = squared_norms(scaled @ self.open) <= _OUTSIDE * squared_norms(scaled)
+        return is_known & ~has_any(phi, np.flatnonzero(~self.seen))
 
     @property
     def doubt(self) -> str | None:

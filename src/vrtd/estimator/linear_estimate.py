@@ -15,7 +15,6 @@ from vrtd.estimator.linear_state import FIRST_BLOCK, LinearFit, Loops, mean_over
 from vrtd.estimator.rows import loop_columns
 from vrtd.estimator.sample_inverse import SampleInverse, whitened_products
 from vrtd.kernels.random import ALGORITHM, make_streams
-from vrtd.problems import Transitions
 
 LEAST_BLOCKS = 20  # for an interval
 _LEAST_TO_DROP = 8  # with fewer blocks, none is dropped
@@ -27,7 +26,7 @@ class Inverse:
 
     def __init__(self, fit: LinearFit) -> None:
         assert fit.reservoir.rows is not None
-        self._fit, self.rows = fit, fit.reservoir.rows.as_float64()
+        self._fit, self.rows = fit, fit.reservoir.rows.astype(np.float64)
         self.of_sample = SampleInverse(self.rows)
 
     def __call__(self, vectors: Floats) -> Floats:
@@ -65,19 +64,14 @@ class Inverse:
         rows and A from the other, and the other v' the reverse, so that the noise of the halves causes no bias. If v'
         is small, the estimate may be negative.
         """
-        return excess_of(self.rows, gradients, theta, n_rows)
-
-
-def excess_of(rows: Transitions, gradients: Floats, theta: Floats, n_rows: NDArray[np.int64]) -> Floats:
-    """Return what `Inverse.find_excess` describes, from these rows."""
-    left = []
-    halves = [rows.take(np.arange(k, len(rows), 2)) for k in (0, 1)]
-    for half, other in (halves, halves[::-1]):
-        w = SampleInverse(half)(gradients)
-        left.append(gradients + (other.psi @ w.T).T @ other.left / len(other))
-    noise = float(np.square(rows.reward + rows.psi @ theta).mean())
-    products, n_directions = whitened_products(rows.left, *left)
-    return np.asarray(n_rows * products / (noise * n_directions)) if noise > 0.0 else np.zeros(len(gradients))
+        left = []
+        halves = [self.rows.take(np.arange(k, len(self.rows), 2)) for k in (0, 1)]
+        for half, other in (halves, halves[::-1]):
+            w = SampleInverse(half)(gradients)
+            left.append(gradients + (other.psi @ w.T).T @ other.left / len(other))
+        noise = float(np.square(self.rows.reward + self.rows.psi @ theta).mean())
+        products, n_directions = whitened_products(self.rows.left, *left)
+        return np.asarray(n_rows * products / (noise * n_directions)) if noise > 0.0 else np.zeros(len(gradients))
 
 
 class LinearPoint(NamedTuple):
@@ -119,7 +113,7 @@ class LinearEstimate(NamedTuple):
 
 def choose_blocks(fit: LinearFit, inverse: Inverse) -> tuple[int, float]:
     """Return how many first blocks to leave out because of the initial transient, and the excess that remains."""
-    counts = drop_blocks(len(fit.blocks)) if fit.runs is None else np.array([0])
+    counts = _drop_blocks(len(fit.blocks)) if fit.runs is None else np.array([0])
     if counts is None:
         return 0, 0.0
     means, n_rows = zip(*(mean_over(fit, int(k)) for k in counts), strict=True)
@@ -130,11 +124,11 @@ def choose_blocks(fit: LinearFit, inverse: Inverse) -> tuple[int, float]:
     return int(counts[best]), float(excess[best])
 
 
-def drop_blocks(n_blocks: int, least: int = LEAST_BLOCKS) -> NDArray[np.int64] | None:
+def _drop_blocks(n_blocks: int) -> NDArray[np.int64] | None:
     """Return the numbers of first blocks that may be left out, or None if there are too few blocks to leave any out."""
     if n_blocks < _LEAST_TO_DROP:
         return None
-    most = max(1, n_blocks - least)  # the others must be enough for an interval
+    most = max(1, n_blocks - LEAST_BLOCKS)  # the others must be enough for an interval
     return np.array(sorted({1, *(min(max(1, n_blocks // k), most) for k in (8, 4, 2))}))
 
 

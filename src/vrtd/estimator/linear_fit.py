@@ -64,7 +64,7 @@ def first_linear_fit(
     seed : int
         Seed of the random draws of rows.
     """
-    is_auto, pilot = isinstance(algorithm, str) and step_size is None, pilot.as_float64()
+    is_auto, pilot = isinstance(algorithm, str) and step_size is None, pilot.astype(np.float64)
     scale = find_scale(pilot) if is_auto else None
     rows = pilot if scale is None else pilot.divide(scale)
     chosen = algorithm if isinstance(algorithm, Algorithm) else choose_algorithm(algorithm, step_size, rows)

@@ -35,7 +35,7 @@ from vrtd.logs import Chunk
 from vrtd.problems import Transitions
 from vrtd.sparse import is_scipy_sparse, is_sparse, make_rows
 
-_FORMAT = "vrtd-model-9"
+_FORMAT = "vrtd-model-10"
 _CODE = "code"
 _COLUMNS = ("phi", "reward", "phi_next", "discount", "weight", "ends")
 Tree = Mapping[str, Any]  # names to plain values, arrays, or further trees
@@ -83,8 +83,10 @@ def decode(kind: Any, tree: Any) -> Any:
         return tree
     if kind is Any:
         return _decode_table(tree)
-    if kind is Algorithm:
-        return _build_algorithm(tree)
+    if isinstance(kind, type) and issubclass(kind, Algorithm):
+        algorithm = _build_algorithm(tree)
+        _require(isinstance(algorithm, kind), "wrong algorithm")
+        return algorithm
     if kind is Features:
         return from_settings(tree)
     if kind is Transitions:
@@ -227,17 +229,18 @@ def _linear_pairs(linear: LinearFit, d: int) -> list[tuple[Any, Any]]:
 def _sparse_pairs(fit: SparseFit, d: int) -> list[tuple[Any, Any]]:
     """Return the arrays of a fit to sparse rows, each with an array of the required shape and type."""
     _require(_grows(fit.algorithm), "wrong algorithm")
-    vector = np.zeros(d)
-    pairs: list[tuple[Any, Any]] = [(fit.state, np.zeros(3 * d)), *((each, vector) for each in fit.anchors.values())]
+    vector, single = np.zeros(d), np.zeros(d, np.float32)
+    pairs: list[tuple[Any, Any]] = [(fit.state, np.zeros(3 * d))]
+    pairs += [(each, single) for each in (*fit.moves.values(), *(block.gradient for block in fit.blocks))]
     pairs += [] if fit.scale is None else [(fit.scale, vector)]
-    pairs += [(block.gradient, np.zeros(d, np.float32)) for block in fit.blocks]
     _require(bool(np.isfinite(fit.state).all()), "numbers not finite")
-    known = {*fit.anchors, fit.anchor}
+    known = {*fit.moves, fit.anchor}
+    _require(sorted(known) == list(range(min(known), fit.anchor + 1)), "moves of other anchors")
     counts = [fit.counts, *(block.counts for block in fit.blocks)]
     _require(all(known.issuperset(each) for each in counts), "anchors")
     _require(all(sum(each.values()) == fit.block for each in counts[1:]), "blocks of wrong size")
     _require(fit.block > 0 and fit.n_rows == sum(sum(each.values()) for each in counts), "rows")
-    _require(fit.n_rows < fit.batch_end and 0 <= fit.batch <= fit.n_rows, "batch")
+    _require(0 <= fit.batch <= fit.n_rows <= fit.batch_end and fit.batch < fit.batch_end, "batch")
     return pairs + _sample_pairs(fit.reservoir, d)
 
 

@@ -146,9 +146,8 @@ def _find_known_means(evaluator: Evaluator, state: FitState, known: FitSummary |
         policy = mean_over_starts(known, "closed_form").intervals(_LEVEL).first if has_starts else None
         mean = mean_over_states(known, "closed_form").intervals(_LEVEL).first
         return _Means(mean, policy, known.spread("closed_form").doubt)
-    mean_phi = solution.mean_phi if episodes.states is None else episodes.states.mean
     return _Means(
-        Interval(float(mean_phi @ solution.theta), nan, nan),
+        Interval(float(known.mean_phi("closed_form") @ solution.theta), nan, nan),
         Interval(float(episodes.starts.mean @ solution.theta), nan, nan) if has_starts else None,
     )
 

@@ -29,7 +29,7 @@ from vrtd.estimator.partitions import (
 )
 from vrtd.estimator.state import FitState, Setup
 from vrtd.executors import one_thread_for_linear_algebra, run_tasks
-from vrtd.features import ObservationSpace
+from vrtd.features import MOST_FEATURES, ObservationSpace
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
 from vrtd.logs.partition import PARTITION_ROWS, ChunkPartition, Pairing, Partition, cut
@@ -115,14 +115,16 @@ def _bind(
         state = decide(setup, state, is_all=True)
     if state.features is None or is_divisible(state) or executor is None:
         return setup, state if state.features is not None and is_divisible(state) else None, taken
-    if state.features.is_sparse:
-        raise InvalidInputError("Sparse rows are not learned in partitions.", "Drop executor.")
-    if not has_runs(state):
+    is_auto, is_wide = given.settings.is_auto, state.features.n_features > MOST_FEATURES
+    if setup.resolve(state.features).keeps_sparse(state.features) and (is_wide or not is_auto):
+        remedy = "Drop executor." if is_wide else "Drop executor, or pass algorithm='richardson_td'."
+        raise InvalidInputError("Sparse rows are not learned in partitions.", remedy)
+    if not (has_runs(state) or state.sparse):
         raise InvalidInputError(
             f"The closed form of {state.features.n_features:,} features is not computed in partitions.",
             "Drop executor, or pass cost='linear'.",
         )
-    if given.settings.is_auto:  # in partitions it has smaller errors than VRTD, whose batches begin anew in each
+    if is_auto:  # in partitions it has smaller errors than VRTD, whose batches begin anew in each
         setup = replace(setup, settings=replace(setup.settings, algorithm=RichardsonTD.name, cost="linear"))
     resolved = setup.resolve(state.features)
     start = start_linearly(resolved, first_state(resolved, state), list(_first_rows(taken, setup.settings.pilot_rows)))

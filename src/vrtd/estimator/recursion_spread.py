@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from vrtd.estimator.spread import Limit, Spread, find_slowness, split_noise
 from vrtd.lazy import cached_property
 from vrtd.problems import Transitions
 from vrtd.series import block_covariances
+from vrtd.sparse import to_dense
 from vrtd.theory.recursion import recursion_moments
 
 # After this many further epochs the initial transient is 0, and the mean error is bias.
@@ -63,6 +65,10 @@ class RecursionSpread(Spread):
         blocks = _squares(phi, own) + _squares(phi, between)
         known = _squares(phi, self.reference)
         return np.maximum(1.0, np.divide(blocks, known, out=np.ones_like(known), where=known > 0.0))
+
+    def estimates(self, phi: Any) -> Estimates:
+        """Estimate ``phi.theta`` with its standard error; the matrices need dense rows."""
+        return super().estimates(to_dense(phi))
 
     def converged(self, phi: Floats) -> bool:
         """Check whether the initial transient is small and the intervals are reliable."""

@@ -6,15 +6,12 @@ Its errors change how fast estimates converge, but not their limit.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from scipy.linalg import lu_factor, lu_solve
 from scipy.sparse.linalg import lsqr
 
 from vrtd.arrays import Floats
 from vrtd.problems import Transitions
-from vrtd.sparse import is_sparse, squared_norms
 
 # Weight of the noise of A in the rows. On 25 chains, errors differ by a few percent between 0.1 and 1; with 0 they are
 # larger because of rare states of a table.
@@ -43,9 +40,6 @@ class SampleInverse:
 
     def __init__(self, rows: Transitions, caution: float = _CAUTION) -> None:
         self._left, self._n, d = rows.left, len(rows), rows.n_features
-        if rows.is_sparse:
-            self._start_sparse(rows, caution)
-            return
         # A feature that is nonzero only in successors has no equation, and must not explain the rewards of others.
         self._psi = psi = np.where((self._left != 0.0).any(axis=0), rows.psi, 0.0)
         self._constant, self._stretch = _find_constant(rows, psi)
@@ -62,22 +56,6 @@ class SampleInverse:
             noise = (psi * ((1.0 - share) * sizes)[:, None]).T @ psi
             self._factors = lu_factor(self._A.T @ self._A + noise + ridge * np.eye(d), overwrite_a=True)
 
-    def _start_sparse(self, rows: Transitions, caution: float) -> None:
-        """Do the same for sparse rows with n equations, and without the matrix Psi of the stretched rows."""
-        d = rows.n_features
-        left: Any = self._left
-        has_equation = np.zeros(d)
-        has_equation[left.indices[left.data != 0.0]] = 1.0
-        self._psi = psi = rows.psi @ _diagonal(has_equation)
-        self._constant, self._stretch = _find_constant(rows, psi)
-        along = psi @ self._constant
-        gram = (psi @ psi.T).toarray() + ((1.0 + self._stretch) ** 2 - 1.0) * np.outer(along, along)
-        sizes = caution * _norms(left)
-        ridge = max(float(sizes @ np.diag(gram)) / d, _TINY)  # as if d >= n: there are always n equations
-        product = (left @ left.T).toarray() @ gram
-        self._is_wide = True
-        self._factors = lu_factor(product + ridge * np.eye(self._n), overwrite_a=True)
-
     @staticmethod
     def count_work(n_rows: int, n_features: int) -> int:
         """Return the approximate number of operations to build the inverse."""
@@ -89,8 +67,6 @@ class SampleInverse:
         v = -self._n * np.atleast_2d(vectors).T
         if self._is_wide:
             w = self._psi.T @ lu_solve(self._factors, self._left @ v)
-            if is_sparse(self._psi):  # the rows of Psi are stretched, too
-                w += self._stretch * np.outer(self._constant, self._constant @ w)
         else:
             w = lu_solve(self._factors, self._A.T @ v)
         w += self._stretch * np.outer(self._constant, self._constant @ w)
@@ -104,41 +80,30 @@ def _find_constant(rows: Transitions, psi: Floats) -> tuple[Floats, float]:
     stretch makes it as large as the other directions.
     """
     d = rows.n_features
-    phi = rows.phi.astype(np.float64, copy=False)
-    found = lsqr(phi, np.ones(len(rows)), iter_lim=_ITERATIONS)[0]
+    found = lsqr(np.asarray(rows.phi, dtype=np.float64), np.ones(len(rows)), iter_lim=_ITERATIONS)[0]
     size = float(np.linalg.norm(found))
     others = rows.phi_next[rows.discount > 0.0]  # the direction was not fitted to these
-    if not size > 0.0 or not others.shape[0] or np.square(others @ found - 1.0).mean() > _MOST_VARIED:
+    if not size > 0.0 or not len(others) or np.square(others @ found - 1.0).mean() > _MOST_VARIED:
         return np.zeros(d), 0.0
     unit = found / size
-    along, usual = float(np.square(psi @ unit).mean()), float(_norms(psi).mean()) / d
+    along, usual = float(np.square(psi @ unit).mean()), float(np.square(psi).sum(axis=1).mean()) / d
     stretch = np.sqrt(usual / along) if along > 0.0 else np.inf
     return unit, max(1.0, stretch) - 1.0 if stretch < _MOST_STRETCHED else 0.0
 
 
-def _norms(table: Any) -> Floats:
-    return squared_norms(table) if is_sparse(table) else np.asarray(np.square(table).sum(axis=1))
-
-
-def _diagonal(values: Floats) -> Any:
-    from scipy.sparse import diags_array
-
-    return diags_array(values)
-
-
-def whitened_products(phi: Any, one: Floats, other: Floats) -> tuple[Floats, float]:
+def whitened_products(phi: Floats, one: Floats, other: Floats) -> tuple[Floats, float]:
     """Return v^T C^-1 u for the rows v and u of two tables, C = phi^T phi / n + r I, and the number of directions.
 
     The ridge r is the noise of a mean over n rows, tr(C) / n. Each direction counts with its share in C without the
     ridge (effective degrees of freedom).
     """
     n, d = phi.shape
-    ridge = max(float(_norms(phi).sum() if is_sparse(phi) else np.square(phi).sum()) / n**2, _TINY)
-    if d < n and not is_sparse(phi):
+    ridge = max(float(np.square(phi).sum()) / n**2, _TINY)
+    if d < n:
         C = phi.T @ phi / n
         factors = lu_factor(C + ridge * np.eye(d))
         return np.einsum("ki,ik->k", one, lu_solve(factors, other.T)), float(np.trace(lu_solve(factors, C)))
-    G = (phi @ phi.T).toarray() if is_sparse(phi) else phi @ phi.T
+    G = phi @ phi.T
     factors = lu_factor(G + n * ridge * np.eye(n))
-    inside = np.einsum("kn,nk->k", (phi @ one.T).T if is_sparse(phi) else one @ phi.T, lu_solve(factors, phi @ other.T))
+    inside = np.einsum("kn,nk->k", one @ phi.T, lu_solve(factors, phi @ other.T))
     return ((one * other).sum(axis=1) - inside) / ridge, float(np.trace(lu_solve(factors, G)))

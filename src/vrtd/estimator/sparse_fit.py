@@ -2,10 +2,10 @@
 
 A vector of d numbers is the unit of memory. So a block of rows has one vector in single precision, its sum of
 pseudo-gradients. Its sum of iterates follows from the anchors, which change only between batches: a block counts the
-rows learned at each of the last anchors. The vectors of the run are interleaved (`vrtd.kernels.sparse`).
+rows learned at each anchor, and earlier anchors are known from the moves between them, in single precision. The vectors
+of the run are interleaved (`vrtd.kernels.sparse`).
 
-Inner loops use the rows of a reservoir whose size in bytes is bounded, because a rare feature is learned only if it
-occurs in these rows.
+The inverse of A comes from a reservoir whose size in bytes is bounded.
 """
 
 from __future__ import annotations
@@ -17,30 +17,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from vrtd.algorithms import VRTD, Algorithm
-from vrtd.arrays import Floats, aligned_copy, aligned_empty
-from vrtd.engine.stream import compile_epoch, row_of
-from vrtd.errors import DivergenceError
+from vrtd.algorithms import VRTD
+from vrtd.arrays import Floats, aligned_copy
+from vrtd.engine.stream import row_of
 from vrtd.estimator.linear_settings import choose_algorithm, find_scale, measure_sizes
 from vrtd.estimator.linear_state import FIRST_BLOCK
 from vrtd.estimator.rows import NotFiniteError, loop_columns
-from vrtd.estimator.sample_inverse import SampleInverse
-from vrtd.estimator.sparse_reservoir import SparseReservoir, add_sparse, empty_sparse_reservoir
+from vrtd.estimator.sparse_inverse import FEW_EPOCHS, SparseInverse, td_errors
+from vrtd.estimator.sparse_reservoir import MOST_CANDIDATES, SparseReservoir, add_sparse, empty_sparse_reservoir
 from vrtd.kernels.jit import specialise
-from vrtd.kernels.random import ALGORITHM, make_streams
-from vrtd.kernels.sparse import add_row, dot, sparse_td_error
+from vrtd.kernels.sparse import add_row, dot, fetch, sparse_td_error
 from vrtd.problems import Transitions
-from vrtd.sparse import row_bytes
 
 _VECTORS = 3  # interleaved: the anchor, the sum of pseudo-gradients over the open block, the sum of features
-_MOST_BLOCKS = 32  # then blocks are merged in pairs
+_MOST_BLOCKS = 24  # then blocks are merged in pairs
 _BLOCKS_PER_FEATURE = 256  # the first block has at least d divided by this many rows: closing a block costs O(d)
+_FASTER = 2.0  # step size relative to that of dense rows: an epoch is long, and goes through the rows in turn
 _MOST_LARGE = 1.0  # as in `linear_fit`
-_KEPT_BYTES, _LEAST_KEPT, _MOST_KEPT = 1 << 26, 2000, 200_000  # of the reservoir, in bytes and in rows
-_INVERTED = 600  # rows of the reservoir that the `SampleInverse` uses
-_LEAST_STEPS = 1500  # inner steps of an epoch, of which there are as many as kept rows unless the algorithm says so
-_SOLVED = 1e-3  # share of the pseudo-gradient that may be left
-FEW_ROUNDS, MANY_ROUNDS = 4, 30  # epochs for a new anchor and for the noise of a block, and for an estimate
+# Size of the reservoir in bytes, and rows in it: at least, at most, and for each feature.
+_KEPT_BYTES, _LEAST_KEPT, _MOST_KEPT, _KEPT_PER_FEATURE = 1 << 26, 2000, 200_000, 100
+_WEIGHED_ROWS = 10_000  # for the weights of anchors
+_LEAST_TO_DROP = 8  # blocks
 
 
 class SparseBlock(NamedTuple):
@@ -54,7 +51,7 @@ class SparseBlock(NamedTuple):
 class SparseFit(NamedTuple):
     """State of a run; `learn_sparsely` returns the next one."""
 
-    algorithm: Algorithm  # VRTD with the current step
+    algorithm: VRTD  # with the current step
     lowers_step: bool
     scale: Floats | None  # (d,) features are divided by these; None if they are not scaled
     state: Floats  # (3 d,) the interleaved vectors
@@ -63,7 +60,7 @@ class SparseFit(NamedTuple):
     batch_end: int  # the row before which the open batch ends
     block: int  # rows per block
     blocks: tuple[SparseBlock, ...] = ()
-    anchors: Mapping[int, Floats] = {}  # those of the blocks, but the current one
+    moves: Mapping[int, NDArray[np.float32]] = {}  # number of an anchor -> the next anchor minus this one
     anchor: int = 0  # number of the current anchor
     counts: Mapping[int, int] = {}  # as in SparseBlock, for the open block
     value: float = 0.0
@@ -88,33 +85,73 @@ class SparseFit(NamedTuple):
     @property
     def largest_step(self) -> float:
         """Step size of the algorithm."""
-        return float(self.algorithm.largest_step_size or 0.0)
+        return float(self.algorithm.step_size)
 
-    def mean_over(self, n_dropped: int) -> tuple[Floats, Floats, int]:
-        """Return the mean iterate and the mean pseudo-gradient after the first blocks, and the number of rows."""
-        blocks, n = self.blocks[n_dropped:], self.n_rows - n_dropped * self.block
-        gradient = self.state[1::_VECTORS].copy()
-        counts: dict[int, int] = dict(self.counts)
-        for block in blocks:
-            gradient += block.gradient
-            for number, count in block.counts.items():
-                counts[number] = counts.get(number, 0) + count
-        gradient /= n
-        return self.mean_anchor(counts), gradient, n
+    @property
+    def rows_left(self) -> int:
+        """Number of rows to the end of the open batch, or of the next one if it is complete."""
+        return self.batch_end - self.n_rows or self.next_size
 
-    def mean_anchor(self, counts: Mapping[int, int]) -> Floats:
-        """Return the mean of the anchors, weighted by numbers of rows."""
-        n, mean = sum(counts.values()), np.zeros(self.n_features)
-        for number, count in counts.items():
-            mean += (count / n) * (self.theta_anchor if number == self.anchor else self.anchors[number])
-        return mean
+    @property
+    def next_size(self) -> int:
+        """Number of rows in the batch after the open one."""
+        return int((self.batch_end - self.batch) * float(self.algorithm.growth or 1.0))
+
+    @property
+    def n_dropped(self) -> int:
+        """Number of first blocks that estimates leave out, because their anchors are no longer known."""
+        return int(len(self.blocks) >= _LEAST_TO_DROP)
+
+    def weigh_anchors(self, rows: Transitions) -> dict[int, float]:
+        """Return the weight of a row at each anchor: the reciprocal mean square of the TD errors at that anchor.
+
+        These are those of some rows, the same for all anchors. At an early anchor, TD errors are larger, and so is the
+        noise of pseudo-gradients. Weights are relative to that of the current anchor.
+        """
+        rows, theta = rows.part(0, _WEIGHED_ROWS), self.theta_anchor.copy()
+        squares = {self.anchor: np.square(td_errors(rows, theta)).mean()}
+        for number in sorted(self.moves, reverse=True):
+            theta -= self.moves[number]
+            squares[number] = np.square(td_errors(rows, theta)).mean()
+        now = squares[self.anchor]
+        return {number: float(now / each) if each > 0.0 else 1.0 for number, each in squares.items()}
+
+    def mean_over(self, weights: Mapping[int, float]) -> tuple[Floats, Mapping[int, float], float]:
+        """Return the weighted mean pseudo-gradient, the weight of all rows at each anchor, and that of all rows."""
+        gradient, shares = np.zeros(self.n_features), dict.fromkeys(weights, 0.0)
+        blocks: list[tuple[Any, Mapping[int, int]]] = [(self.state[1::_VECTORS], self.counts)]
+        blocks += [(block.gradient, block.counts) for block in self.blocks[self.n_dropped :]]
+        for each, counts in blocks:
+            n, weight = sum(counts.values()), weigh(counts, weights)
+            if n:
+                gradient += np.multiply(each, weight / n, dtype=np.float64)
+            for number, count in counts.items():
+                shares[number] += count * weight / n
+        total = sum(shares.values())
+        gradient /= total
+        return gradient, shares, total
+
+    def add_mean_anchor(self, counts: Mapping[int, float], out: Floats) -> Floats:
+        """Add the mean of the anchors, weighted by numbers of rows, to a vector in place, and return it."""
+        n, n_before = sum(counts.values()), 0.0
+        out += self.theta_anchor
+        for number in sorted(self.moves):
+            n_before += counts.get(number, 0)
+            if n_before:
+                out -= np.multiply(self.moves[number], n_before / n, dtype=np.float64)
+        return out
+
+
+def weigh(counts: Mapping[int, int], weights: Mapping[int, float]) -> float:
+    """Return the weight of a block: the sum of those of its rows."""
+    return sum(weights[number] * count for number, count in counts.items())
 
 
 def first_sparse_fit(
     algorithm: VRTD | str, step_size: float | None, pilot: Transitions, theta_0: Floats, seed: int
 ) -> SparseFit:
     """Return a run with a starting point and settings from the pilot rows, see `linear_fit.first_linear_fit`."""
-    is_auto, pilot = isinstance(algorithm, str) and step_size is None, pilot.as_float64()
+    is_auto, pilot = isinstance(algorithm, str) and step_size is None, pilot.astype(np.float64)
     scale, d = find_scale(pilot) if is_auto else None, pilot.n_features
     rows = pilot if scale is None else pilot.divide(scale)
     start = theta_0 if scale is None else theta_0 * scale
@@ -123,39 +160,57 @@ def first_sparse_fit(
     else:
         found = choose_algorithm(algorithm, step_size, rows)
         assert isinstance(found, VRTD)
-        chosen = replace(found, n_steps=None)
-    some = rows.part(0, _INVERTED)
-    gradient = some.left.T @ (some.reward + some.psi @ start) / len(some)
-    theta = start + SampleInverse(some, caution=1.0)(gradient)
+        chosen = replace(found, n_steps=None, step_size=step_size or _FASTER * found.step_size)
+    gradient = rows.left.T @ (rows.reward + rows.psi @ start) / len(rows)
+    theta = start + SparseInverse(chosen, rows.astype(np.float32), FEW_EPOCHS)(gradient)
     state = np.zeros(_VECTORS * d)
     state[::_VECTORS] = theta if np.isfinite(theta).all() else start
-    size = row_bytes(rows.phi) + row_bytes(rows.phi_next) + 40
-    reservoir = empty_sparse_reservoir(min(_MOST_KEPT, max(_LEAST_KEPT, int(_KEPT_BYTES / size))), seed)
+    reservoir = empty_sparse_reservoir(_count_kept(rows), seed)
     block = FIRST_BLOCK
     while block * _BLOCKS_PER_FEATURE < d:
         block *= 2
     return SparseFit(chosen, is_auto, scale, aligned_copy(state), seed, reservoir, int(chosen.batch_size), block)
 
 
+def _count_kept(rows: Transitions) -> int:
+    """Return how many rows like these the reservoir keeps, for which it may have `MOST_CANDIDATES` times as many."""
+    n_bytes = 40.0 + 8.0 * (rows.phi.nnz + rows.phi_next.nnz) / len(rows)  # columns and features in single precision
+    most = min(_MOST_KEPT, _KEPT_PER_FEATURE * rows.n_features, int(_KEPT_BYTES / MOST_CANDIDATES / n_bytes))
+    return max(_LEAST_KEPT, most)
+
+
 @np.errstate(over="ignore", invalid="ignore")  # numbers that are not finite raise NotFiniteError
 def learn_sparsely(fit: SparseFit, rows: Transitions) -> SparseFit:
-    """Return the run after these rows.
+    """Return the run after these rows. To save memory, they should not go beyond `rows_left`.
 
     Raises NotFiniteError if a number in the rows or a parameter is not finite.
     """
+    before, at, n = fit.state, 0, len(rows)
+    while at < n:
+        if fit.n_rows == fit.batch_end:
+            fit = _begin_batch(fit, is_shared=fit.state is before)
+        last = min(n, at + fit.rows_left)
+        fit = _learn_within_batch(fit, rows.part(at, last), is_shared=fit.state is before)
+        at = last
+    return fit
+
+
+def _learn_within_batch(fit: SparseFit, rows: Transitions, is_shared: bool) -> SparseFit:
+    """Return the run after these rows; another run may share its vectors."""
     if fit.scale is not None:
         rows = rows.divide(fit.scale)
     if fit.lowers_step:
         largest = float(measure_sizes(rows).max(initial=0.0)) * fit.largest_step
         if largest > _MOST_LARGE:
             step = 0.999 * _MOST_LARGE / largest * fit.largest_step
-            algorithm: Any = fit.algorithm
-            fit = fit._replace(algorithm=replace(algorithm, step_size=step))
-    fit = fit._replace(state=aligned_copy(fit.state))  # changed in place from here on
+            fit = fit._replace(algorithm=replace(fit.algorithm, step_size=step))
+    fit = fit._replace(reservoir=add_sparse(fit.reservoir, rows, dtype=np.float32))
+    if is_shared:
+        fit = fit._replace(state=aligned_copy(fit.state))
     columns, loop = loop_columns(rows), _absorb_loop(rows.is_weighted)
-    at, n_sampled, n = 0, 0, len(rows)
+    at, n = 0, len(rows)
     while at < n:
-        last = min(n, at + fit.block - fit.n_rows % fit.block, at + fit.batch_end - fit.n_rows)
+        last = min(n, at + fit.block - fit.n_rows % fit.block)
         value = loop(*columns, at, last, fit.state)
         if not np.isfinite(value):
             raise NotFiniteError
@@ -164,10 +219,6 @@ def learn_sparsely(fit: SparseFit, rows: Transitions) -> SparseFit:
         at = last
         if fit.n_rows % fit.block == 0:
             fit = _close_block(fit)
-        if at == n or fit.n_rows == fit.batch_end:
-            fit, n_sampled = fit._replace(reservoir=add_sparse(fit.reservoir, rows.part(n_sampled, at))), at
-        if fit.n_rows == fit.batch_end:
-            fit = _close_batch(fit)
     if not np.isfinite(fit.state).all():
         raise NotFiniteError
     return fit
@@ -180,6 +231,7 @@ def _absorb(phi, reward, phi_next, discount, weight, ends, first, last, state): 
     """Add the pseudo-gradients and the features of rows first, ..., last - 1, and return the sum of their values."""
     total = 0.0
     for i in range(first, last):
+        fetch(state, _VECTORS, phi, phi_next, i + 1)
         x = row_of(phi, phi_next, reward, discount, weight, ends, IS_WEIGHTED, i)
         total += dot(state, _VECTORS, 0, x.phi, x.row)
         add_row(state, _VECTORS, 1, x.weight * sparse_td_error(state, _VECTORS, 0, x), x)
@@ -200,7 +252,7 @@ def _close_block(fit: SparseFit) -> SparseFit:
     if len(blocks) == _MOST_BLOCKS:
         blocks = tuple(_merge(a, b) for a, b in zip(blocks[::2], blocks[1::2], strict=True))
         size *= 2
-    return _drop_anchors(fit._replace(blocks=blocks, block=size, counts={}, value=0.0))
+    return _drop_moves(fit._replace(blocks=blocks, block=size, counts={}, value=0.0))
 
 
 def _merge(one: SparseBlock, other: SparseBlock) -> SparseBlock:
@@ -209,111 +261,33 @@ def _merge(one: SparseBlock, other: SparseBlock) -> SparseBlock:
     return SparseBlock(one.gradient + other.gradient, counts, one.value + other.value)
 
 
-def _drop_anchors(fit: SparseFit) -> SparseFit:
-    """Drop the anchors that only the first block needs, which is left out of every estimate once there are eight."""
-    if len(fit.blocks) < 8:
+def _drop_moves(fit: SparseFit) -> SparseFit:
+    """Drop the moves that only the first block needs, if estimates leave it out."""
+    if not fit.n_dropped:
         return fit
-    needed = {number for block in fit.blocks[1:] for number in block.counts} | {*fit.counts, fit.anchor}
     first = fit.blocks[0]
-    kept = {number: count for number, count in first.counts.items() if number in needed}
-    moved = sum(first.counts.values()) - sum(kept.values())
-    if moved:
-        earliest = min(needed)
-        kept[earliest] = kept.get(earliest, 0) + moved
-    anchors = {number: anchor for number, anchor in fit.anchors.items() if number in needed}
-    return fit._replace(blocks=(first._replace(counts=kept), *fit.blocks[1:]), anchors=anchors)
+    earliest = min({number for block in fit.blocks[1:] for number in block.counts} | {*fit.counts, fit.anchor})
+    counts: dict[int, int] = {}
+    for number, count in first.counts.items():
+        counts[max(number, earliest)] = counts.get(max(number, earliest), 0) + count
+    moves = {number: move for number, move in fit.moves.items() if number >= earliest}
+    return fit._replace(blocks=(first._replace(counts=counts), *fit.blocks[1:]), moves=moves)
 
 
-def _close_batch(fit: SparseFit) -> SparseFit:
+def _begin_batch(fit: SparseFit, is_shared: bool) -> SparseFit:
     """Continue from the current estimate."""
-    batch_end = fit.n_rows + int((fit.n_rows - fit.batch) * float(_vrtd(fit).growth or 1.0))
-    fit = fit._replace(batch=fit.n_rows, batch_end=batch_end)
-    fit = fit._replace(reservoir=fit.reservoir.compact())
+    fit = fit._replace(batch=fit.n_rows, batch_end=fit.n_rows + fit.next_size, reservoir=fit.reservoir.compact())
     rows = fit.reservoir.rows
     assert rows is not None
-    inverse, n = SparseInverse(fit, rows), len(fit.blocks)
-    iterate, gradient, _ = fit.mean_over(max(n // 4, int(n >= 8)))
-    theta = inverse(gradient)
-    theta += iterate
-    if not np.isfinite(theta).all():
+    gradient, counts, _ = fit.mean_over(fit.weigh_anchors(rows))
+    theta = fit.add_mean_anchor(counts, SparseInverse(fit.algorithm, rows, FEW_EPOCHS)(gradient))
+    del gradient
+    theta -= fit.theta_anchor
+    move = theta.astype(np.float32)
+    del theta
+    if not np.isfinite(move).all():
         return fit
-    before = fit.theta_anchor.copy()
-    fit.state[::_VECTORS] = theta
-    return _drop_anchors(fit._replace(anchors={**fit.anchors, fit.anchor: before}, anchor=fit.anchor + 1))
-
-
-def _vrtd(fit: SparseFit) -> VRTD:
-    assert isinstance(fit.algorithm, VRTD)
-    return fit.algorithm
-
-
-def multiply_by_mean(rows: Transitions, w: Floats, among: slice = slice(None)) -> Floats:
-    """Return A w with the mean A over some of the rows."""
-    ahead = rows.discount * (rows.phi_next @ w) - rows.phi @ w
-    if rows.is_weighted:
-        ahead *= rows.weight
-    chosen = np.zeros(len(rows))
-    chosen[among] = ahead[among]
-    product = np.asarray(rows.phi.T @ chosen)
-    product /= len(chosen[among])
-    return product
-
-
-class SparseInverse:
-    """Approximate inverse Q of -A, from rows of the reservoir."""
-
-    def __init__(self, fit: SparseFit, rows: Transitions) -> None:
-        self._fit, self.rows = fit, rows
-        self.some = rows.part(0, _INVERTED).as_float64()
-        self.of_sample = SampleInverse(self.some)
-        self.is_kept = np.zeros(fit.n_features, np.bool_)
-        self.is_kept[rows.phi.indices] = True
-
-    def __call__(self, vector: Floats, n_rounds: int = FEW_ROUNDS) -> Floats:
-        """Return Q v: the w of VRTD on the kept rows with the system A w + v = 0, after so many epochs.
-
-        An epoch is an inner loop on the pseudo-gradient that is left. A feature that is in none of the rows would not
-        be corrected: it moves as in one pass over the rows.
-        """
-        algorithm, n, rows = _vrtd(self._fit), len(self.rows), self.rows
-        inside = np.where(self.is_kept, vector, 0.0)
-        n_steps = int(algorithm.n_steps or max(_LEAST_STEPS, n))
-        inner = replace(algorithm, output="tail", n_steps=n_steps, growth=algorithm.growth or 2.0)
-        stream = make_streams(self._fit.seed, np.arange(1), ALGORITHM)[0]
-        total, left, size = np.zeros(len(vector)), inside, float(np.linalg.norm(inside))
-        whole = size
-        for _ in range(1 if algorithm.n_steps else n_rounds):
-            w = self._run_inner_loop(inner, n_steps, left, stream)
-            w += total
-            after = multiply_by_mean(rows, w)
-            after += inside
-            size_after = float(np.linalg.norm(after))
-            if not np.isfinite(size_after):
-                raise DivergenceError(
-                    f"The inner loop of vrtd diverged with the step size {inner.step_size:g}. Lower the step size."
-                )
-            if size_after > size and total.any():  # no progress beyond noise
-                break
-            total, left, size = w, after, size_after
-            if size <= _SOLVED * whole:
-                break
-        total += self.of_sample(left)
-        return np.add(total, (inner.step_size * n) * vector, out=total, where=~self.is_kept)
-
-    def _run_inner_loop(self, inner: VRTD, n_steps: int, vector: Floats, stream: NDArray[np.uint64]) -> Floats:
-        """Return the mean of the second half of the iterates from 0 on."""
-        _, finish = compile_epoch(inner, self.rows.is_weighted, is_sparse=True)
-        d, width, n_skipped = len(vector), inner.n_sparse_vectors, n_steps // 2
-        state = aligned_empty(inner.workspace_size(d, is_sparse=True))
-        state[...] = 0.0
-        np.multiply(vector, n_steps, out=state[1 : width * d : width])
-        state[width * d + 1] = n_steps
-        finish(inner.params(), *loop_columns(self.rows), n_steps, state, stream, d)
-        v, changes = (state[k : width * d : width] for k in (2, 3))
-        n_averaged = n_steps - n_skipped  # w = v + t step vector after t steps
-        mean_time = 0.5 * (n_steps * (n_steps + 1) - n_skipped * (n_skipped + 1)) / n_averaged
-        changes /= n_averaged
-        v -= changes
-        w = (inner.step_size * mean_time) * vector
-        w += v
-        return w
+    if is_shared:
+        fit = fit._replace(state=aligned_copy(fit.state))
+    fit.state[::_VECTORS] += move
+    return _drop_moves(fit._replace(moves={**fit.moves, fit.anchor: move}, anchor=fit.anchor + 1))

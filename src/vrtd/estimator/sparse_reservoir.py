@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from vrtd.kernels.random import RESERVOIR, make_streams, words_of
 from vrtd.problems import Transitions
 from vrtd.sparse import take_rows
 
 _MOST_PARTS = 64
-_MOST_CANDIDATES = 1.25  # relative to the capacity
+MOST_CANDIDATES = 1.25  # relative to the capacity
 _LARGEST = (1 << 64) - 1
 
 
@@ -68,8 +68,10 @@ def empty_sparse_reservoir(capacity: int, seed: int) -> SparseReservoir:
     return SparseReservoir(capacity, make_streams(seed, np.arange(1), RESERVOIR)[0])
 
 
-def add_sparse(reservoir: SparseReservoir, rows: Transitions, at: NDArray[np.intp] | None = None) -> SparseReservoir:
-    """Return the reservoir after these rows, or some of them."""
+def add_sparse(
+    reservoir: SparseReservoir, rows: Transitions, at: NDArray[np.intp] | None = None, dtype: DTypeLike | None = None
+) -> SparseReservoir:
+    """Return the reservoir after these rows, or some of them; `dtype` is that of their kept features."""
     n = len(rows) if at is None else len(at)
     keys = words_of(reservoir.stream, np.arange(reservoir.n_seen, reservoir.n_seen + n))
     chosen = np.flatnonzero(keys <= np.uint64(reservoir.limit))
@@ -77,7 +79,9 @@ def add_sparse(reservoir: SparseReservoir, rows: Transitions, at: NDArray[np.int
     if not chosen.size:
         return reservoir
     part = rows.take(chosen if at is None else at[chosen])
+    if dtype is not None:
+        part = part.astype(dtype)
     reservoir = reservoir._replace(parts=(*reservoir.parts, part), keys=(*reservoir.keys, keys[chosen]))
     n_parts, n_rows = len(reservoir.parts), sum(map(len, reservoir.keys))
-    is_full = n_rows > _MOST_CANDIDATES * reservoir.capacity or n_parts > _MOST_PARTS
+    is_full = n_rows > MOST_CANDIDATES * reservoir.capacity or n_parts > _MOST_PARTS
     return reservoir.compact() if is_full else reservoir

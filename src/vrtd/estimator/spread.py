@@ -29,7 +29,7 @@ MOST_OPEN = 0.5
 
 
 def _span_all(phi: Floats) -> NDArray[np.bool_]:
-    return np.ones(len(phi), np.bool_)
+    return np.ones(phi.shape[0], np.bool_)
 
 
 def _no_features() -> NDArray[np.intp]:

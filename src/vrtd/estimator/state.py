@@ -90,18 +90,14 @@ class Setup:
         """
         if features is None:
             return self
-        settings = self.settings
-        if (
-            features.is_sparse
-            and not settings.is_sparse
-            and not settings.is_closed_form
-            and settings.cost != "quadratic"
-        ):
-            return self._for_sparse_rows
+        settings, cost = self.settings, self.settings.cost
+        is_quadratic = cost == "quadratic" or (settings.is_auto and cost == "auto" and is_cheap(features))
+        if features.is_sparse and not (settings.is_sparse or settings.is_closed_form or is_quadratic):
+            takes_sparse_rows = settings.takes_sparse_rows and not self.needs_sums(features)
+            if takes_sparse_rows or features.n_features > MOST_FEATURES:  # shorter rows can also be dense
+                return self._for_sparse_rows
         if not settings.is_auto:
             return self
-        cost = settings.cost
-        is_quadratic = cost == "quadratic" or (cost == "auto" and is_cheap(features))
         return self._with_closed_form if is_quadratic else self._with_growing_vrtd
 
     @cached_property
@@ -125,6 +121,10 @@ class Setup:
         if self.settings.is_closed_form or self.closed_form != "auto":
             return self.settings.is_closed_form or bool(self.closed_form)
         return is_cheap(features) and self.settings.cost != "linear"
+
+    def keeps_sparse(self, features: Features) -> bool:
+        """Return whether the rows of these features are learned as sparse rows."""
+        return features.is_sparse and (self.settings.is_sparse or self.is_iterative(features))
 
     def is_iterative(self, features: Features) -> bool:
         """Return whether the closed form has too many features for a matrix, and the log can be read several times."""
@@ -351,7 +351,7 @@ def sample_of(state: FitState, n_rows: int | None = None) -> Transitions:
     if state.buffer is None:
         raise NotFittedError("The evaluator has received no rows.", "Call fit or partial_fit.")
     n = state.n_sampled if n_rows is None else min(n_rows, state.n_sampled)
-    sample = state.buffer.part(0, n).as_float64()
+    sample = state.buffer.part(0, n).astype(np.float64)
     if not sample.phi.data.any() if sample.is_sparse else sample.rank == 0:
         raise InvalidInputError(
             f"All features are 0 in the first {n:,} rows.",

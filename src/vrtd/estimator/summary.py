@@ -14,7 +14,7 @@ from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, NotFittedError
 from vrtd.estimator.doubly_robust import DoublyRobust, check_doubly_robust
 from vrtd.estimator.episodes import LEAST_STARTS
-from vrtd.estimator.least_squares import Solution, add, no_sums, solve
+from vrtd.estimator.least_squares import Solution, add, flush, no_sums, solve
 from vrtd.estimator.linear_estimate import LinearEstimate, LinearPoint, estimate_linearly, estimate_point
 from vrtd.estimator.overlap import MOST_ROWS, Overlap, TargetSample, measure_overlap
 from vrtd.estimator.recursion_spread import RecursionSpread, measure_recursion
@@ -25,7 +25,7 @@ from vrtd.features import Hashed, TargetFeatures, spans_constant
 from vrtd.lazy import cached_property
 from vrtd.problems import Transitions
 from vrtd.series import block_correlation
-from vrtd.sparse import has_any, is_sparse, mean_of, part_of
+from vrtd.sparse import has_any, is_sparse, mean_of, part_of, to_dense
 
 Method = Literal["recursion", "closed_form"]  # the estimate that an interval is for
 # Share that the initial transient may add to the squared error: for intervals, which are widened by it, and for values.
@@ -82,8 +82,8 @@ class FitSummary:
         if self.state.iterative is not None:
             return _has_none(np.flatnonzero(~self.solution.seen), phi)
         if self.setup.settings.cost == "linear":
-            return np.ones(len(phi), np.bool_)
-        return self.sample.spans(phi) if self.is_usable else np.zeros(len(phi), np.bool_)
+            return np.ones(phi.shape[0], np.bool_)
+        return self.sample.spans(to_dense(phi)) if self.is_usable else np.zeros(phi.shape[0], np.bool_)
 
     @property
     def is_solved(self) -> bool:
@@ -323,6 +323,18 @@ class FitSummary:
         found = self.linear_estimate
         influence = np.pad(spread.influence, ((found.n_before, 0), (0, 0)))
         return replace(spread, influence=influence, ends=found.ends)
+
+    def mean_phi(self, method: Method | None) -> Floats:
+        """Return the mean features of the states of the log, or of the sample if only its states are known."""
+        is_linear, method = self.is_linear(method), method or self.own_method
+        if self.n_blocked(method) is None or not (is_linear or method == "closed_form"):
+            return mean_of(self.visited_phi)
+        episodes = self.state.episodes
+        if episodes is not None and episodes.states is not None:
+            return episodes.states.mean
+        if is_linear:
+            return self.linear_estimate.mean_phi
+        return self.solution.mean_phi if self.state.sums is None else flush(self.state.sums).mean_phi
 
     @property
     def _mean_squares(self) -> Floats:

@@ -221,7 +221,7 @@ class ValueFunction:
         """
         level, summary = check_level(level), self._summary
         if self.why_no_interval(method) is not None:
-            return self._estimates(mean_of(summary.visited_phi)[None], method).intervals(level).first
+            return self._estimates(summary.mean_phi(method)[None], method).intervals(level).first
         self._spread(method, stacklevel=3)
         return mean_over_states(summary, method).intervals(level).first
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any, Self
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from vrtd.errors import InvalidInputError, MissingExtraError
 from vrtd.features.blocks import FEWER, TRY, call_in_blocks, try_on
 from vrtd.features.features import (
-    MOST_FEATURES,
     MOST_SPARSE,
     Features,
     as_rows,
@@ -33,6 +32,7 @@ class ForeignFeatures(Features):
     """Base class of features that are computed by the user's code. They have no kind and cannot be stored."""
 
     n: int | None  # d, or None if `bind` determines it
+    sparse: bool  # whether the user's code returns sparse rows with many features, which `bind` determines
 
     @property
     def n_features(self) -> int:
@@ -41,8 +41,8 @@ class ForeignFeatures(Features):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether rows are sparse, which the user's code must then return."""
-        return self.n is not None and self.n > MOST_FEATURES
+        """Whether rows are sparse."""
+        return self.sparse
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,9 @@ class FromFunction(ForeignFeatures):
         Function that maps (n, ...) observations to (n, d) rows.
     n : int, optional
         Number of features d. If not given, ``bind`` determines it.
+    sparse : bool, default=False
+        Whether rows are sparse. ``bind`` determines it: they are if the result is a sparse matrix with more than 512
+        columns.
 
     Examples
     --------
@@ -67,6 +70,7 @@ class FromFunction(ForeignFeatures):
 
     function: Callable[[NDArray[Any]], Any]
     n: int | None = None
+    sparse: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -86,12 +90,12 @@ class FromFunction(ForeignFeatures):
         FromFunction
             The bound features, or the features themselves if they are bound already.
         """
-        n = try_on(self.function, (observations,), self.n)
-        return self if n == self.n else replace(self, n=n)
+        n, sparse = try_on(self.function, (observations,), self.n)
+        return self if (n, sparse) == (self.n, self.sparse) else replace(self, n=n, sparse=sparse)
 
     def __call__(self, observations: NDArray[Any]) -> Any:
         """Return the rows of observations, of shape (n, d)."""
-        return call_in_blocks(self.function, (observations,), self.n_features)
+        return call_in_blocks(self.function, (observations,), self.n_features, self.sparse)
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,9 @@ class FromTransformer(ForeignFeatures):
         Object with a method ``transform``. If it is not fitted, ``bind`` fits a copy of it.
     n : int, optional
         Number of features d. If not given, ``bind`` determines it.
+    sparse : bool, default=False
+        Whether rows are sparse. ``bind`` determines it: they are if the result is a sparse matrix with more than 512
+        columns.
 
     Examples
     --------
@@ -115,6 +122,7 @@ class FromTransformer(ForeignFeatures):
 
     transformer: Any
     n: int | None = None
+    sparse: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if not _is_transformer(self.transformer):
@@ -149,11 +157,12 @@ class FromTransformer(ForeignFeatures):
             check_finite(rows, "fit a transformer")
             transformer = deepcopy(transformer).fit(rows)
         fitted = replace(self, transformer=transformer)
-        return replace(fitted, n=try_on(fitted._transform, (rows,), self.n))
+        n, sparse = try_on(fitted._transform, (rows,), self.n)
+        return replace(fitted, n=n, sparse=sparse)
 
     def __call__(self, observations: NDArray[Any]) -> Any:
         """Return the rows of observations, of shape (n, d)."""
-        return call_in_blocks(self._transform, (as_rows(observations),), self.n_features)
+        return call_in_blocks(self._transform, (as_rows(observations),), self.n_features, self.sparse)
 
     def _transform(self, rows: NDArray[Any]) -> Any:
         try:

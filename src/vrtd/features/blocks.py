@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from vrtd.checks import require
 from vrtd.errors import DataError
 from vrtd.features.features import (
-    MOST_FEATURES,
+    MOST_DENSE,
     MOST_SPARSE,
     check_finite,
     check_most,
@@ -19,7 +19,7 @@ from vrtd.features.features import (
     finite_rows,
     row_dtype,
 )
-from vrtd.sparse import as_sparse_rows, is_sparse, join_tables, make_rows, part_of
+from vrtd.sparse import as_sparse_rows, is_sparse, join_tables, make_rows, part_of, to_dense, to_sparse
 from vrtd.sparse import finite_rows as all_finite_rows
 
 # The user's code is always called with this many rows, because the number of rows changes how a matrix product rounds.
@@ -42,14 +42,15 @@ def blocks_of(rows: NDArray[np.intp]) -> Iterator[tuple[NDArray[np.intp], NDArra
         yield some, np.pad(some, (0, BLOCK - len(some)), mode="edge")
 
 
-def call_in_blocks(function: Callable[..., Any], arrays: tuple[Any, ...], n: int) -> Any:
+def call_in_blocks(function: Callable[..., Any], arrays: tuple[Any, ...], n: int, as_sparse: bool = False) -> Any:
     """Return the n features that the user's code computes from observations, or from observations and actions.
 
-    Rows that are not finite give NaN and are not passed to the code, which may refuse them or hide them.
+    Rows that are not finite give NaN and are not passed to the code, which may refuse them or hide them. `as_sparse`
+    asks for sparse rows.
     """
     arrays = tuple(map(np.asarray, arrays))
     good = np.logical_and.reduce([finite_rows(array) for array in arrays])
-    if n > MOST_FEATURES:
+    if as_sparse:
         return _call_sparsely(function, arrays, good, n)
     out = np.full((len(good), n), np.nan, row_dtype(arrays[0]))
     for rows, whole in blocks_of(np.flatnonzero(good)):
@@ -68,7 +69,8 @@ def _call_sparsely(function: Callable[..., Any], arrays: tuple[Any, ...], good: 
     """Return sparse rows, with NaN in one column for rows that are not finite."""
     dtype, found = row_dtype(arrays[0]), []
     for rows, whole in blocks_of(np.flatnonzero(good)):
-        part = part_of(_call(function, tuple(array[whole] for array in arrays), n), 0, len(rows))
+        called = _call(function, tuple(array[whole] for array in arrays), n, keeps_sparse=True)
+        part = part_of(called if is_sparse(called) else to_sparse(called), 0, len(rows))
         finite = all_finite_rows(part)
         require(
             finite.all(),
@@ -84,39 +86,42 @@ def _call_sparsely(function: Callable[..., Any], arrays: tuple[Any, ...], good: 
     return join_tables(found)[order]
 
 
-def dense_rows(rows: Any) -> NDArray[Any]:
-    """Return rows as dense ones."""
-    return np.asarray(rows.toarray() if is_sparse(rows) else rows)
+def try_on(
+    function: Callable[..., Any], arrays: tuple[Any, ...], n: int | None, keeps_sparse: bool = True
+) -> tuple[int, bool]:
+    """Return the number of features of the function, and whether its rows are sparse.
 
-
-def try_on(function: Callable[..., Any], arrays: tuple[Any, ...], n: int | None) -> int:
-    """Return the number of features of the function, after a test that it treats each row independently."""
+    It is tested whether the function treats each row independently. `keeps_sparse` is whether rows may be sparse.
+    """
     for array in arrays:
         check_some(array, *TRY)
     few = tuple(np.asarray(array)[:_TRIED] for array in arrays)
     check_finite(few[0], TRY[0])
-    width = int(_call(function, few, n).shape[1])
-    together = dense_rows(call_in_blocks(function, few, width))
+    found = _call(function, few, n, keeps_sparse)
+    width, as_sparse = int(found.shape[1]), is_sparse(found)
+    together = to_dense(call_in_blocks(function, few, width, as_sparse))
     close = _TOLERANCE * float(np.abs(together).max())
     for row in range(len(few[0])):
-        alone = dense_rows(call_in_blocks(function, tuple(array[row : row + 1] for array in few), width))
+        alone = to_dense(call_in_blocks(function, tuple(array[row : row + 1] for array in few), width, as_sparse))
         same = np.allclose(alone, together[row], rtol=_TOLERANCE, atol=close)
         require(
             same,
             f"The feature function must treat each observation independently, but row {row} changes when passed alone.",
             "Compute means, ranges and similar quantities beforehand, and keep them fixed.",
         )
-    return width
+    return width, as_sparse
 
 
-def _call(function: Callable[..., Any], arrays: tuple[NDArray[Any], ...], n: int | None) -> Any:
+def _call(
+    function: Callable[..., Any], arrays: tuple[NDArray[Any], ...], n: int | None, keeps_sparse: bool = False
+) -> Any:
     """Return the (n, d) rows that the function computes."""
     from scipy.sparse import issparse
 
     answer: Any = function(*arrays)
     is_sparse_answer = issparse(answer)
     answer = cast("Any", answer)
-    if is_sparse_answer and answer.shape[1] > MOST_FEATURES:
+    if is_sparse_answer and keeps_sparse and answer.shape[1] > MOST_DENSE:
         check_most(answer.shape[1], FEWER, most=MOST_SPARSE)
         rows: Any = as_sparse_rows("features", answer)
     else:

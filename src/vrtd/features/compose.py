@@ -14,7 +14,7 @@ from vrtd.checks import check_positive, require
 from vrtd.errors import DataError
 from vrtd.features.features import Features, check_bound, check_dense, check_features, check_most, check_some, row_dtype
 from vrtd.features.selection import Selected
-from vrtd.sparse import is_sparse, squared_norms
+from vrtd.sparse import is_sparse, squared_norms, to_dense
 
 # Rows whose norms are computed at once.
 _BLOCK = 4096
@@ -89,7 +89,7 @@ class Stack(Features):
         out = np.empty((len(observations), self.n_features), row_dtype(observations))
         start = 0
         for part in self.features:
-            out[:, start : start + part.n_features] = part(observations)
+            out[:, start : start + part.n_features] = to_dense(part(observations))
             start += part.n_features
         return out
 

@@ -15,9 +15,9 @@ from vrtd.checks import check_count, require
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features.spaces import ObservationSpace
 
-#: Most features in dense rows that may be computed from observations. Longer rows are sparse, with the second limit.
+#: Most features in dense rows that may be computed from observations, and most features in sparse rows.
 MOST_FEATURES, MOST_SPARSE = 4096, 1 << 24
-#: Sparse observations with more numbers than this are sparse rows. Shorter rows are faster as dense ones.
+#: Rows with more features than this are sparse if most features are 0. Shorter rows are faster as dense ones.
 MOST_DENSE = 512
 
 Value = TypeVar("Value")
@@ -100,7 +100,7 @@ class Features(ABC):
         Returns
         -------
         ndarray or csr_array of shape (n, d)
-            The rows: C-contiguous, or sparse with at least 4097 features.
+            The rows: a C-contiguous array, or sparse rows if ``is_sparse``.
         """
 
     @property
@@ -144,9 +144,9 @@ def check_features(value: Any) -> None:
 
 
 def check_dense(features: Features, what: str) -> None:
-    """Raise if the rows of bound features are sparse."""
+    """Raise if the rows of bound features are too long to be dense."""
     require(
-        not features.is_sparse,
+        not features.is_sparse or features.n_features <= MOST_FEATURES,
         f"{what} needs dense features, but the rows of {type(features).__name__} with {features.n_features:,} features "
         "are sparse.",
         "Use fewer features." if what != "A target policy" else "Use fewer features, or log propensities.",

@@ -17,6 +17,7 @@ from vrtd.features.features import Features, as_rows, check_dense, check_most, c
 from vrtd.features.spaces import ObservationSpace
 from vrtd.features.tabular import Tabular
 from vrtd.features.target import Target, check_actions, check_equally_long
+from vrtd.sparse import to_dense
 
 _BIND = "Call features.bind_pairs(observations, actions) and use the result."
 # Most probabilities in memory at once: a function of both may have many more actions than features.
@@ -87,7 +88,7 @@ class FromPairs:
         FromPairs
             The bound features, or the features themselves if they are bound already.
         """
-        n = try_on(self.function, (observations, actions), self.n)
+        n, _ = try_on(self.function, (observations, actions), self.n, keeps_sparse=False)
         return self if n == self.n else replace(self, n=n)
 
     def __call__(self, observations: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.floating[Any]]:
@@ -263,7 +264,8 @@ class TargetFeatures(Features):
         else:
             p = self.target.probabilities(observations, n_actions)
             blocks = out.reshape(len(out), n_actions, -1)
-            np.multiply(p[:, :, None], self.features(observations)[:, None, :], out=blocks, casting="same_kind")
+            phi = to_dense(self.features(observations))
+            np.multiply(p[:, :, None], phi[:, None, :], out=blocks, casting="same_kind")
         return out
 
     def of_pairs(self, observations: NDArray[Any], actions: NDArray[Any]) -> NDArray[np.floating[Any]]:
@@ -288,7 +290,7 @@ class TargetFeatures(Features):
         check_actions(actions, n_actions, "the log")
         if isinstance(self.features, FromPairs):
             return self.features(observations, actions.astype(np.int64, copy=False))
-        phi, n = self.features(observations), len(observations)
+        phi, n = to_dense(self.features(observations)), len(observations)
         rows = np.zeros((n, n_actions * phi.shape[1]), phi.dtype)
         rows.reshape(n, n_actions, phi.shape[1])[np.arange(n), actions.astype(np.intp)] = phi
         return rows
@@ -351,7 +353,7 @@ class TargetFeatures(Features):
     def _of_joined(self, observations: NDArray[Any], actions: Floats) -> NDArray[np.floating[Any]]:
         if isinstance(self.features, FromPairs):
             return self.features(observations, actions)
-        return np.asarray(self.features(_join(observations, actions)))
+        return to_dense(self.features(_join(observations, actions)))
 
 
 def _as_vectors(actions: NDArray[Any]) -> Floats:

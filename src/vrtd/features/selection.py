@@ -21,6 +21,7 @@ from vrtd.features.features import (
     finite_rows,
     row_dtype,
 )
+from vrtd.sparse import to_dense
 
 _BLOCK = 4096  # rows per block of work
 _SPANNED = 1e-6  # root mean square of the residual of the constant 1
@@ -117,7 +118,7 @@ class Selected(Features):
         observations = np.asarray(observations)
         kept = np.empty((len(observations), len(keep)), row_dtype(observations))
         for start in range(0, len(observations), _BLOCK):
-            rows = self.features(observations[start : start + _BLOCK])
+            rows = to_dense(self.features(observations[start : start + _BLOCK]))
             kept[start : start + _BLOCK] = rows[:, list(keep)]
             kept[start : start + _BLOCK][~finite_rows(rows)] = np.nan
         return kept
@@ -131,7 +132,7 @@ class Selected(Features):
         check_some(observations, "select features", "Pass keep.")
         G = np.zeros((features.n_features, features.n_features))
         for start in range(0, len(observations), _BLOCK):
-            rows = features(observations[start : start + _BLOCK]).astype(np.float64)
+            rows = to_dense(features(observations[start : start + _BLOCK])).astype(np.float64)
             G += rows.T @ rows
         require(
             np.isfinite(G).all(),

@@ -15,6 +15,7 @@ from vrtd.checks import check_flag, require
 from vrtd.errors import DataError
 from vrtd.features.bounded import as_sizes
 from vrtd.features.features import (
+    MOST_DENSE,
     MOST_FEATURES,
     MOST_SPARSE,
     Features,
@@ -107,7 +108,7 @@ class Tabular(Features):
     @property
     def is_sparse(self) -> bool:
         """Whether rows are sparse."""
-        return self.n_states is not None and self.n_features > MOST_FEATURES
+        return self.n_states is not None and self.n_features > MOST_DENSE
 
     def find_places(self, observations: NDArray[Any]) -> NDArray[np.intp]:
         """Return the number of the feature that is 1 for each observation.
@@ -184,7 +185,7 @@ class OneHot(Features):
     @property
     def is_sparse(self) -> bool:
         """Whether rows are sparse."""
-        return self.n_features > MOST_FEATURES
+        return self.n_features > MOST_DENSE
 
     @property
     def largest_norm(self) -> float:

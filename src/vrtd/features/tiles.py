@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vrtd.arrays import Floats
 from vrtd.checks import check_count
 from vrtd.features.bounded import Bounded, as_sizes, check_length
-from vrtd.features.features import MOST_FEATURES, MOST_SPARSE
+from vrtd.features.features import MOST_DENSE, MOST_SPARSE
 from vrtd.sparse import indicator_rows
 
 
@@ -84,7 +84,7 @@ class Tiles(Bounded):
     @property
     def is_sparse(self) -> bool:
         """Whether rows are sparse."""
-        return self.low is not None and self.n_features > MOST_FEATURES
+        return self.low is not None and self.n_features > MOST_DENSE
 
     @property
     def largest_norm(self) -> float:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from vrtd.arrays import Floats, check_unmasked, frozen, real_array
 from vrtd.errors import InvalidInputError
@@ -22,7 +22,7 @@ from vrtd.series import (
     lag_window,
 )
 from vrtd.solving import check_invertible, condition_number, solve_scaled
-from vrtd.sparse import as_sparse_rows, is_scipy_sparse, is_sparse, part_of, scale_rows
+from vrtd.sparse import as_sparse_rows, divide_columns, is_scipy_sparse, is_sparse, part_of, scale_rows
 
 if TYPE_CHECKING:
     from vrtd.algorithms import Sampling
@@ -257,18 +257,23 @@ class Transitions:
         Transitions
             The rows with scaled features.
         """
-        phi, phi_next = (_divide(table, sizes) for table in (self.phi, self.phi_next))
+        phi, phi_next = (divide_columns(table, sizes) for table in (self.phi, self.phi_next))
         return Transitions.wrap(phi, self.reward, phi_next, self.discount, self._weight, self.ends)
 
-    def as_float64(self) -> Transitions:
-        """Return the rows with features in float64.
+    def astype(self, dtype: DTypeLike) -> Transitions:
+        """Return the rows with features of another type.
+
+        Parameters
+        ----------
+        dtype : data-type
+            The type.
 
         Returns
         -------
         Transitions
-            The rows. Arrays that are float64 already are not copied.
+            The rows. Arrays that have this type already are not copied.
         """
-        phi, phi_next = (table.astype(np.float64, copy=False) for table in (self.phi, self.phi_next))
+        phi, phi_next = (table.astype(dtype, copy=False) for table in (self.phi, self.phi_next))
         return Transitions.wrap(phi, self.reward, phi_next, self.discount, self._weight, self.ends)
 
     @cached_property
@@ -572,14 +577,6 @@ class Transitions:
         for array in (*tables[:half], self.reward, *tables[half:], self.discount, self.weight):
             sha.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
         return sha.hexdigest()
-
-
-def _divide(table: Any, sizes: Floats) -> Any:
-    if not is_sparse(table):
-        return table / sizes
-    divided = table.astype(np.float64)
-    divided.data /= sizes[table.indices]
-    return divided
 
 
 def _as_table(name: str, value: Any) -> Any:

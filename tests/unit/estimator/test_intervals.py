@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import vrtd
 from tests.helpers.fits import N, fitted
 from tests.helpers.some_logs import DISCOUNT, boyan, chain, chunk
+from tests.helpers.sparse import random_rows
 from vrtd.errors import (
     AccuracyWarning,
     ConvergenceWarning,
@@ -152,6 +154,47 @@ def test_the_mean_value_counts_the_shares_of_states() -> None:
     # The variance of the mean of a symmetric chain that changes with probability p is 25 (1 - p) / p / n.
     exact = 1.96 * np.sqrt(25 * 0.9 / 0.1 / n)
     assert 0.7 * exact < (mean.high - mean.low) / 2 < 1.4 * exact
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "n", "d"),
+    [
+        ("closed_form", {}, 200, 100),
+        ("closed_form", {}, 3000, 5000),
+        ("auto", {"cost": "linear"}, 500, 600),
+        ("auto", {"cost": "linear"}, 300, 5000),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::vrtd.errors.ConvergenceWarning", "ignore::vrtd.errors.AccuracyWarning")
+def test_the_mean_value_without_an_interval_is_that_of_all_rows(
+    algorithm: str, options: dict[str, Any], n: int, d: int
+) -> None:
+    sparse, rng = random_rows(n + 1, d, 4)[0], np.random.default_rng(0)
+    rows: Any = sparse if d > 1000 else sparse.toarray()
+    reward = rng.normal(size=n) + np.linspace(0.0, 5.0, n)  # later states are worth more
+    log = from_arrays(rows[:-1], reward, rows[1:])
+    evaluator = vrtd.Evaluator(algorithm, features="identity", discount=0.5, **options).fit(log)
+    mean = evaluator.mean_value()
+    assert np.isnan(mean.low)
+    np.testing.assert_allclose(mean.value, evaluator.predict(rows[:-1]).mean())
+
+
+def test_the_closed_form_of_sparse_rows_has_the_intervals_of_dense_ones() -> None:
+    rows, values = random_rows(8001, 600, 4)
+    reward = values[:-1] - 0.5 * values[1:] + np.random.default_rng(0).normal(size=8000)
+    found = []
+    for table in (rows, rows.toarray()):
+        log = from_arrays(table[:-1], reward, table[1:])
+        evaluator = vrtd.Evaluator("closed_form", features="identity", discount=0.5).fit(log)
+        found.append(evaluator.predict(table[:50], return_interval=0.95))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+def test_the_spread_of_a_run_takes_sparse_rows() -> None:
+    spread, phi = fitted(n_samples=N).spread(), chain().phi[:5]
+    for one, other in zip(spread.of(csr_array(phi), 0.95), spread.of(phi, 0.95), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1e-8])

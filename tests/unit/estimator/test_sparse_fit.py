@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ from scipy.sparse import csr_array, csr_matrix
 
 import vrtd
 from tests.helpers.sparse import as_sparse, random_rows, thin_out
-from tests.helpers.streams import some_rows
-from vrtd.errors import DataError, InvalidInputError
-from vrtd.estimator import sparse_fit
+from tests.helpers.streams import some_rows, to_samples, with_columns
+from tests.reference.sparse_fit import Constants, Run
+from vrtd.errors import AccuracyWarning, DataError, InvalidInputError
+from vrtd.estimator import sparse_fit, sparse_inverse
+from vrtd.estimator.linear_state import FIRST_BLOCK
+from vrtd.estimator.sparse_estimate import estimate_sparse_point, estimate_sparsely
 from vrtd.estimator.sparse_fit import SparseFit, first_sparse_fit, learn_sparsely
+from vrtd.estimator.sparse_inverse import FEW_EPOCHS, SparseInverse, choose_epochs
 from vrtd.estimator.sparse_reservoir import add_sparse, empty_sparse_reservoir
 from vrtd.logs.log import WrappedLog
 from vrtd.sparse import join_tables, part_of, products, take_rows
@@ -37,33 +42,82 @@ def evaluator(log: Any) -> vrtd.Evaluator:
     return vrtd.Evaluator(discount=GAMMA).fit(log[0])
 
 
-def naive_sums(fit: SparseFit, rows: vrtd.Transitions) -> tuple[Any, Any]:
-    """Return the mean anchor and the mean pseudo-gradient of all rows, each at the anchor of its row."""
-    anchors = {**fit.anchors, fit.anchor: fit.theta_anchor}
-    counts = [block.counts for block in fit.blocks] + [fit.counts]
-    at = [number for each in counts for number in sorted(each) for _ in range(each[number])]
-    phi, phi_next = rows.phi.toarray(), rows.phi_next.toarray()
-    iterates = np.array([anchors[number] for number in at])
-    delta = rows.reward + rows.discount * (phi_next * iterates).sum(axis=1) - (phi * iterates).sum(axis=1)
-    return iterates.mean(axis=0), ((delta * rows.weight)[:, None] * phi).mean(axis=0)
+def learned(rows: vrtd.Transitions, cuts: Any = ()) -> SparseFit:
+    """The run of VRTD(0.4, 60, growth=2.0) after these rows."""
+    algorithm = vrtd.VRTD(0.4, 60, growth=2.0)
+    fit = first_sparse_fit(algorithm, None, rows.part(0, 50), np.linspace(-1.0, 1.0, rows.n_features), 3)
+    for start, end in pairwise([0, *cuts, len(rows)]):
+        fit = learn_sparsely(fit, rows.part(start, end))
+    return fit
+
+
+def transcribed(rows: vrtd.Transitions, fit: SparseFit) -> Run:
+    """The same, one row at a time, from the same first anchor."""
+    inverse, first = sparse_inverse, learned(rows.part(0, 50))
+    constants = Constants(
+        FIRST_BLOCK, sparse_fit._MOST_BLOCKS, sparse_fit._LEAST_TO_DROP, FEW_EPOCHS, inverse._MOST_EPOCHS,
+        inverse._LEAST_STEPS, inverse._SOLVED, fit.reservoir.capacity,
+    )  # fmt: skip
+    run = Run(0.4, 60, 2.0, first.theta_anchor.copy(), 3, constants)
+    for x in to_samples(with_columns(rows, phi=rows.phi.toarray(), phi_next=rows.phi_next.toarray())):
+        run.take(x)
+    return run
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_sums_are_those_of_single_rows_however_they_are_split(weighted: bool) -> None:
-    rows = as_sparse(thin_out(some_rows(200, 20, weighted=weighted)))
-    algorithm = vrtd.VRTD(0.05, 40, growth=2.0, output="average")
-    first = first_sparse_fit(algorithm, None, rows.part(0, 50), np.zeros(20), 0)
-    whole, split = learn_sparsely(first, rows), first
-    for start in range(0, 200, 23):
-        split = learn_sparsely(split, rows.part(start, min(200, start + 23)))
-    assert whole.anchor == 2
+@pytest.mark.parametrize("n", [55, 300, 1000])  # rows of one batch, too few blocks for an interval, and merged blocks
+def test_a_fit_is_that_of_single_rows(n: int, weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse_fit, "_LEAST_KEPT", 200)
+    monkeypatch.setattr(sparse_fit, "_KEPT_PER_FEATURE", 1)
+    monkeypatch.setattr(sparse_inverse, "_LEAST_STEPS", 150)
+    monkeypatch.setattr(sparse_inverse, "_LEAST_TESTED", 30)
+    rows = as_sparse(thin_out(some_rows(n, 12, weighted=weighted)))
+    fit = learned(rows)
+    run = transcribed(rows, fit)
+    point = estimate_sparse_point(fit)
+    found = estimate_sparsely(fit, point)
+    close = {"rtol": 1e-4, "atol": 1e-5}  # sums over blocks and the inverse are in single precision
+    np.testing.assert_allclose(fit.theta_anchor, run.anchor, **close)
+    np.testing.assert_allclose(found.theta, run.estimate(), **close)
+    np.testing.assert_allclose(found.excess, run.excess(), rtol=1e-3)
+    np.testing.assert_allclose(found.mean_phi, rows.phi.sum(axis=0) / n, rtol=1e-12)
+    assert found.n_before == (n >= 300)
+    assert (len(found.influence) > 0) == (n == 1000)
+    if n == 1000:
+        np.testing.assert_allclose(found.influence, run.influence(), rtol=1e-3, atol=1e-3)
+
+
+def test_the_bits_do_not_depend_on_how_rows_are_split() -> None:
+    rows = as_sparse(thin_out(some_rows(1000, 12)))
+    whole, split = (learned(rows, cuts) for cuts in ((), (1, 60, 61, 200, 950)))
+    assert whole.anchor == split.anchor == 4
     assert split.state.tobytes() == whole.state.tobytes()
-    iterate, gradient, n = whole.mean_over(0)
-    expected = naive_sums(whole, rows)
-    assert n == 200
-    np.testing.assert_allclose(iterate, expected[0], rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(gradient, expected[1], rtol=1e-6, atol=1e-6)  # blocks are in single precision
-    np.testing.assert_allclose(whole.total_phi, rows.phi.sum(axis=0), rtol=1e-12)
+    one, other = (estimate_sparse_point(fit) for fit in (whole, split))
+    assert one.theta.tobytes() == other.theta.tobytes()
+
+
+@pytest.mark.parametrize(("n", "step", "bad"), [(600, 0.2, 16), (40_000, 0.005, 1)])
+def test_the_best_number_of_epochs_is_chosen(n: int, step: float, bad: int) -> None:
+    """With few rows for each feature, many epochs follow their noise; with a small step, few epochs are too short."""
+    rng, algorithm = np.random.default_rng(0), vrtd.VRTD(step, 100, growth=2.0)
+    truth, others = rng.normal(size=200), make_transitions(200_000, seed=2)
+    vector = -(others.phi.T @ (others.psi @ truth)) / len(others)
+    rows = make_transitions(n, seed=1)
+
+    def error(n_epochs: int) -> float:
+        w = SparseInverse(algorithm, rows.astype(np.float32), n_epochs)(vector)
+        return float(np.square(rows.phi @ (w - truth)).mean())
+
+    chosen, estimated = choose_epochs(algorithm, rows.astype(np.float32), vector)
+    assert error(chosen) < 1.1 * min(error(k) for k in (1, 2, 4, 8, 16))
+    assert error(bad) > 1.3 * error(chosen)
+    assert 0.4 < estimated / error(chosen) < 2.5
+
+
+def make_transitions(n: int, seed: int) -> vrtd.Transitions:
+    """Return rows of 200 features without rewards."""
+    phi, _ = random_rows(n + 1, 200, 4, seed=seed)
+    return vrtd.Transitions(part_of(phi, 0, n), np.zeros(n), part_of(phi, 1, n + 1), 0.5)
 
 
 def test_values_are_near_those_of_least_squares(log: Any, evaluator: vrtd.Evaluator) -> None:
@@ -153,9 +207,61 @@ def test_tables_of_both_kinds_agree() -> None:
         (vrtd.TD(0.1, radius=2.0), "On sparse rows, td has no projection, but radius is 2.0"),
     ],
 )
-def test_what_needs_dense_rows_says_so(log: Any, algorithm: Any, message: str) -> None:
+def test_what_needs_dense_rows_says_so(algorithm: Any, message: str) -> None:
     with pytest.raises(InvalidInputError, match=f"^{message}"):
-        vrtd.Evaluator(algorithm, discount=GAMMA).fit(log[0])
+        vrtd.Evaluator(algorithm, discount=GAMMA).fit(wide_log())
+
+
+def wide_log() -> vrtd.logs.Log:
+    """Return a log whose rows are too long to be dense."""
+    rows, _ = random_rows(1501, 5000, 4)
+    return vrtd.logs.from_arrays(rows[:-1], np.ones(1500), rows[1:])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [
+        ("richardson_td", {}),
+        (vrtd.GTD2(0.01, 0.01), {}),
+        (vrtd.TD(0.1, radius=20.0), {}),
+        ("closed_form", {}),
+        ("auto", {"cost": "quadratic"}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::vrtd.errors.AccuracyWarning", "ignore::vrtd.errors.StabilityWarning")
+def test_what_needs_dense_rows_gets_them_from_short_sparse_ones(algorithm: Any, options: dict[str, Any]) -> None:
+    rows, _ = random_rows(4001, 520, 4)
+    found = []
+    for table in (rows, rows.toarray()):
+        log = vrtd.logs.from_arrays(table[:-1], np.arange(4000) % 7 + 0.0, table[1:])
+        evaluator = vrtd.Evaluator(algorithm, features="identity", discount=GAMMA, **options).fit(log)
+        found.append([*evaluator.predict(table[:20], return_interval=0.95), *evaluator.mean_value()])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+@pytest.mark.parametrize("algorithm", [vrtd.TD(0.1), vrtd.TDLambda(0.1, 0.5), vrtd.VRTD(0.1, 100)])
+def test_runs_without_an_interval_say_so_for_sparse_rows(algorithm: Any) -> None:
+    evaluator = vrtd.Evaluator(algorithm, discount=GAMMA).fit(wide_log())
+    rows, _ = random_rows(3, 5000, 4)
+    with pytest.warns(AccuracyWarning, match="No interval"):
+        assert np.isnan(evaluator.predict(rows, return_interval=0.95).low).all()
+
+
+def test_the_default_of_tile_coding_is_about_as_accurate_as_least_squares() -> None:
+    n, discount, rng = 30_000, 0.9, np.random.default_rng(0)
+    state = np.abs(1.0 - (1.0 + np.cumsum(rng.normal(scale=0.08, size=(n + 1, 2)), axis=0)) % 2.0)  # reflected walk
+    reward = np.sin(6.0 * state[:-1, 0]) * np.cos(4.0 * state[:-1, 1]) + 0.3 * rng.normal(size=n)
+    log, errors = vrtd.logs.from_arrays(state[:-1], reward, state[1:]), []
+    tiles = vrtd.features.Tiles(8, 12, low=(0, 0), high=(1, 1))
+    known = vrtd.Evaluator(
+        "closed_form", features=vrtd.features.Tiles(8, 5, low=(0, 0), high=(1, 1)), discount=discount
+    )
+    values = known.fit(log).predict(state[:2000])  # fewer features have less noise
+    for algorithm in ("auto", "closed_form"):
+        evaluator = vrtd.Evaluator(algorithm, features=tiles, discount=discount).fit(log)
+        errors.append(float(np.sqrt(np.square(evaluator.predict(state[:2000]) - values).mean())))
+    assert errors[0] < 1.2 * errors[1], errors
 
 
 def test_matrices_need_dense_rows() -> None:
@@ -166,9 +272,16 @@ def test_matrices_need_dense_rows() -> None:
             use()
 
 
-def test_sparse_rows_are_not_divided(log: Any) -> None:
-    with ThreadPoolExecutor(1) as executor, pytest.raises(InvalidInputError, match=r"^Sparse rows are not learned in"):
-        vrtd.Evaluator(discount=GAMMA).fit(LongLog(log[0]), executor=executor)
+def test_only_short_sparse_rows_are_divided(log: Any) -> None:
+    short, wide = LongLog(log[0]), LongLog(wide_log())
+    with ThreadPoolExecutor(1) as executor:
+        assert (
+            vrtd.Evaluator(discount=GAMMA).fit(short, executor=executor).diagnostics_.settings["name"]
+            == "richardson_td"
+        )
+        for algorithm, each, remedy in (("auto", wide, "Drop executor.$"), ("vrtd", short, "or pass algorithm='rich")):
+            with pytest.raises(InvalidInputError, match=f"^Sparse rows are not learned in partitions.*{remedy}"):
+                vrtd.Evaluator(algorithm, discount=GAMMA, cost="linear").fit(each, executor=executor)
 
 
 class LongLog(WrappedLog):
@@ -195,9 +308,9 @@ def test_a_report_cannot_show_sparse_observations(log: Any, tmp_path: Path) -> N
 
 
 def test_the_peak_of_memory_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    n, d, piece = 20_000, 50_000, 2000  # a million features, made smaller
+    """12 vectors of d numbers, and one in single precision for each block, besides the kept rows."""
+    n, d, piece = 40_000, 100_000, 2000  # a million features, made smaller
     monkeypatch.setattr(sparse_fit, "_KEPT_BYTES", 8 * 8 * d)
-    monkeypatch.setattr(sparse_fit, "_INVERTED", 100)
     rows, _ = random_rows(n + 1, d, 32)
     log = vrtd.logs.from_arrays(part_of(rows, 0, n), np.ones(n), part_of(rows, 1, n + 1))
     (chunk,) = log.chunks()
@@ -206,6 +319,7 @@ def test_the_peak_of_memory_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
         evaluator = vrtd.Evaluator(discount=GAMMA)
         for first in range(0, n, piece):
             evaluator.partial_fit(chunk.part(first, first + piece))
+        evaluator.theta_.sum()
         return evaluator
 
     learn()  # compile before memory is counted
@@ -216,5 +330,5 @@ def test_the_peak_of_memory_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         tracemalloc.stop()
     assert evaluator.n_features == d
-    assert now < 40
-    assert peak < 62, (now, peak)
+    assert now < 23, (now, peak)
+    assert peak < 36, (now, peak)  # 12 for the 24 blocks, 16 for two copies of the kept rows, and 8 others

@@ -48,9 +48,9 @@ def test_too_many_features_are_refused_before_they_are_made():
 
 
 def test_sparse_rows_may_have_more_features():
-    assert (Tabular(4097).is_sparse, Tabular(4096).is_sparse) == (True, False)
-    assert OneHot((4000, 97)).is_sparse is False
-    assert OneHot((4000, 98)).is_sparse is True
+    assert (Tabular(513).is_sparse, Tabular(512).is_sparse) == (True, False)
+    assert OneHot((500, 13)).is_sparse is False
+    assert OneHot((500, 14)).is_sparse is True
     for make, number in [
         (lambda: Tabular(2**24 + 1), "16777217"),
         (lambda: Tabular().bind(np.array([10**12])), "1000000000001"),

@@ -82,7 +82,7 @@ def test_a_row_does_not_depend_on_others_and_text_that_was_never_seen_has_featur
 )
 def test_wide_features_equal_dense_ones(features: Any, module: Any, observations: Any, monkeypatch: Any) -> None:
     sparse = features(observations)
-    monkeypatch.setattr(module, "MOST_FEATURES", 1 << 20)
+    monkeypatch.setattr(module, "MOST_DENSE", 1 << 20)
     dense = features(observations)
     assert isinstance(sparse, csr_array)
     np.testing.assert_array_equal(sparse.toarray(), dense)
