@@ -1,11 +1,13 @@
 """Measure the error of several methods after numbers of rows and after seconds, for 4 to 10^6 features.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/many_features.py [--quick] [--features D ...] [--csv FILE] [--updates]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/many_features.py [--quick] [--features D ...] [--seeds N] [--csv FILE]
+        [--updates]
 
 A row has up to 32 categories, each with its own feature, as a log of customers or tile coding has: most are rare. The
 categories change at random, and the rewards are such that theta_star is known for every number of features. SwiftTD is
 measured if it is installed (pip install swifttd). Its rows are lists that exist before the measurement begins. Loops
-are compiled before, and the time of the closed form includes its intervals.
+are compiled before, and the time of the closed form includes its intervals. Times and errors are medians over the
+seeds of the log; of 10^6 features there is one log.
 
 `--updates` compares the time of one update of VRTD, TD and SwiftTD (C++, without traces) on the same rows instead.
 """
@@ -16,6 +18,7 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +26,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import vrtd
+from vrtd.errors import SingularSystemError
 from vrtd.tables import write_csv
 
 try:
@@ -36,7 +40,7 @@ ROWS = (1_000, 10_000, 100_000, 1_000_000)
 MOST_DENSE = 1_000  # features up to which a d x d matrix is practical
 STEPS = (0.03, 0.1, 0.3, 1.0)  # of the TD loop, divided by the number of nonzeros; the best one counts
 MOST_TUNED = 100_000  # rows on which all these steps are tried
-MOST_SECONDS = 150.0  # that a method may take for the next number of rows
+MOST_SECONDS = 300.0  # that a method may take for the next number of rows
 N_STATES = 5_000  # whose values are compared
 Predict = Callable[[np.ndarray], np.ndarray]
 
@@ -158,9 +162,9 @@ def methods(d: int) -> dict[str, Callable[[Rows], tuple[Predict, float]]]:
     return found
 
 
-def measure(d: int, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
+def measure(d: int, sizes: tuple[int, ...], seed: int) -> list[dict[str, Any]]:
     """Return a record for each method and number of rows."""
-    rows, records = make_rows(d, max(sizes)), []
+    rows, records = make_rows(d, max(sizes), seed), []
     tuned = STEPS
 
     def add(name: str, n: int, predict: Predict, seconds: float) -> float:
@@ -180,9 +184,25 @@ def measure(d: int, sizes: tuple[int, ...]) -> list[dict[str, Any]]:
         seconds = 0.0
         for n in sizes:
             if 10.0 * seconds < MOST_SECONDS:
-                predict, seconds = fit(rows.first(n))
-                add(name, n, predict, seconds)
+                with suppress(SingularSystemError):  # so few rows may not determine the closed form
+                    predict, seconds = fit(rows.first(n))
+                    add(name, n, predict, seconds)
     return records
+
+
+def find_medians(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a record for each number of features, method and number of rows, with medians over the seeds."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for record in records:
+        groups.setdefault((record["features"], record["method"], record["rows"]), []).append(record)
+    medians = []
+    for (d, name, n), group in groups.items():
+        seconds, errors = ([record[key] for record in group] for key in ("seconds", "error"))
+        medians.append(
+            {"features": d, "method": name, "rows": n, "seconds": float(np.median(seconds)),
+             "error": float(np.median(errors)), "logs": len(group)}
+        )  # fmt: skip
+    return medians
 
 
 def compare_updates(d: int, n: int, repeats: int) -> None:
@@ -223,6 +243,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few rows, to see that it runs")
     parser.add_argument("--features", type=int, nargs="+", default=FEATURES)
+    parser.add_argument("--seeds", type=int, default=3, help="number of logs of each size")
     parser.add_argument("--csv", type=Path, help="file to which the table is written")
     parser.add_argument("--updates", action="store_true")
     options = parser.parse_args()
@@ -235,11 +256,13 @@ def main() -> None:
         if not options.quick:
             return
     features, sizes = ((4, 1_000), (2_000,)) if options.quick else (options.features, ROWS)
-    records = []
+    n_seeds, records = 1 if options.quick else options.seeds, []
     for d in features:
         for fit in methods(d).values():
             fit(make_rows(d, 3_000))  # compiles
-        records += measure(d, sizes)
+        for seed in range(n_seeds if d < 1_000_000 else 1):
+            records += measure(d, sizes, seed)
+    records = find_medians(records)
     if options.csv is not None:
         write_csv({name: np.array([record[name] for record in records]) for name in records[0]}, options.csv)
 
