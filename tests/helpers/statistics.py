@@ -1,8 +1,8 @@
 """Tests of random quantities: the threshold comes from a stated rate of false alarms, never from a look at the data.
 
 One run of the whole suite raises a false alarm with probability at most 1e-6. That is shared out evenly among the
-families of random tests, and inside a family among its statistics (Bonferroni): forty-seven in the tests, one for
-what the pages of the documentation assert (6 standard errors), two in reserve. Seeds are fixed, so a test that passes
+families of random tests, and inside a family among its statistics (Bonferroni): forty-eight in the tests, one for
+what the pages of the documentation assert (6 standard errors), one in reserve. Seeds are fixed, so a test that passes
 keeps passing; the rate says how much a pass means.
 """
 

@@ -14,9 +14,10 @@ import pytest
 from scipy.stats import binom, chi2
 
 import vrtd
+from tests.helpers.sparse import random_rows
 from tests.helpers.statistics import FAMILY_RATE
 from vrtd.errors import ConvergenceWarning
-from vrtd.logs import Chunk
+from vrtd.logs import Chunk, from_arrays
 
 LEVEL = 0.95
 
@@ -63,20 +64,34 @@ CASES: dict[str, tuple[Any, Any, int, int]] = {
 }
 
 
+def is_fine(error: Any, width: Any) -> bool:
+    """By the number of hits, and by the sum of squared z, which sees a wrong width sooner."""
+    n, hits, squares = error.size, int((np.abs(error) <= width).sum()), float(np.square(1.96 * error / width).sum())
+    tails = binom.cdf(hits, n, LEVEL), binom.sf(hits - 1, n, LEVEL), chi2.cdf(squares, n), chi2.sf(squares, n)
+    return bool(min(tails) > FAMILY_RATE / 4)
+
+
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_intervals_hold_the_truth_as_often_as_they_say(case: Any) -> None:
     make, algorithm, n_rows, n_trials = case
     problem, discount = make()
     found = np.array([trial(problem, discount, algorithm, n_rows, seed) for seed in range(n_trials)])
     error, half = found[np.isfinite(found[:, 0])].T
-    n = error.size
-    assert n > 0.9 * n_trials
+    assert error.size > 0.9 * n_trials
+    assert is_fine(error, half)
+    assert not is_fine(error, half / 2)  # a covariance that is four times too small is seen
 
-    def is_fine(width: Any) -> bool:
-        """By the number of hits, and by the sum of squared z, which sees a wrong width sooner."""
-        hits, squares = int((np.abs(error) <= width).sum()), float(np.square(1.96 * error / width).sum())
-        tails = binom.cdf(hits, n, LEVEL), binom.sf(hits - 1, n, LEVEL), chi2.cdf(squares, n), chi2.sf(squares, n)
-        return bool(min(tails) > FAMILY_RATE / 4)
 
-    assert is_fine(half)
-    assert not is_fine(half / 2)  # a covariance that is four times too small is seen
+def test_intervals_of_sparse_rows_hold_the_truth_as_often_as_they_say() -> None:
+    """Counted is the value of one state in each log, each of which has other parameters."""
+    found, n = [], 12_000
+    for seed in range(80):
+        rows, values = random_rows(n + 1, 520, 4, seed)
+        reward = values[:-1] - 0.5 * values[1:] + np.random.default_rng((seed, 1)).normal(size=n)
+        log = from_arrays(rows[:-1], reward, rows[1:])
+        evaluator = vrtd.Evaluator(features="identity", discount=0.5).fit(log)
+        value, low, high = (each[0] for each in evaluator.predict(rows[:1], return_interval=LEVEL))
+        found.append((value - values[0], (high - low) / 2))
+    error, half = np.array(found).T
+    assert is_fine(error, half)
+    assert not is_fine(error, half / 2)
