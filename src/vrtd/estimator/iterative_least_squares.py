@@ -7,8 +7,10 @@ SIAM J. Sci. Stat. Comput. 7. It needs only products A v = mean of weight phi (d
 features. Iterates then stay orthogonal to directions in which features are dependent: these keep theta_0, as features
 do that are 0 in every row.
 
-If this takes many products, and A is a small sparse matrix, as with tile coding, its LU factors precondition the rest.
-They are those of A - e I with a small number e, because A may be singular; they keep these directions, too.
+If this takes many products, and the LU factors of A are small, as with tile coding, these precondition the rest. They
+are those of A - e I with a small number e, because A may be singular; they keep these directions, too. In the order of
+E. Cuthill and J. McKee (1969), rows of the factors begin no further left than those of A, so their size is known
+before.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array, diags_array, eye_array
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import LinearOperator, gmres, splu
 
 from vrtd.arrays import Floats
@@ -37,8 +40,8 @@ _PIECE_BYTES, _BYTES_PER_FEATURE = 1 << 24, 16  # of rows per product, so that a
 _BASIS_BYTES, _MOST_CYCLE, _LEAST_CYCLE = 1 << 29, 100, 10  # vectors of a cycle of GMRES
 _MOST_PRODUCTS = 2_000  # with A, for one system
 _PLAIN_PRODUCTS = 100  # before a preconditioner is computed
-_MOST_FACTORED, _MOST_ROWS_FACTORED = 20_000_000, 10_000  # nonzeros and rows of a matrix that is factored
-_SHIFT, _PIVOT = 1e-5, 0.01  # of this matrix, whose diagonal is about -1; the least relative pivot
+_MOST_FACTORED = 20_000_000  # nonzeros of the factors
+_SHIFT, _PIVOT = 1e-5, 0.01  # of the matrix, whose diagonal is about -1; the least relative pivot
 _RESIDUAL, _RESIDUAL_IN_MEMORY = 1e-6, 1e-8  # relative; in memory a product is cheap
 _RESIDUAL_OF_BLOCKS = 1e-4  # relative; the error of a standard error
 _N_BLOCKS = 24
@@ -166,10 +169,15 @@ class LogProducts:
             self._held = held
 
     def small_matrix(self) -> Any:
-        """Return the sum of A_x as a sparse matrix if it has few nonzeros, which products then use, otherwise None."""
-        matrices: list[Any] = []
-        if self._held and self._A is None and self._held[0].is_sparse and _add_up(self._held, matrices, _MOST_FACTORED):
-            self._A = sum(matrices[1:], matrices[0])
+        """Return the sum of A_x as a sparse matrix, or None if it has many nonzeros."""
+        if self._A is None and self._held and self._held[0].is_sparse:
+            matrices: list[Any] = []
+            if not _add_up(self._held, matrices, _MOST_FACTORED):
+                return None
+            A = sum(matrices[1:], matrices[0])
+            if A.nnz > sum(rows.phi.nnz + rows.phi_next.nnz for rows in self._held):  # products are faster with rows
+                return A
+            self._A = A
         return self._A if self._A is not None and self._A.nnz <= _MOST_FACTORED else None
 
     @property
@@ -312,19 +320,32 @@ class _System:
             yield x, share
 
     def _factor(self) -> None:
-        """Compute the preconditioner, if A is a small sparse matrix."""
-        if self._is_tried or len(self.seen) > _MOST_ROWS_FACTORED:
+        """Compute the preconditioner, if the factors of A are small."""
+        if self._is_tried:
             return
         self._is_tried, A = True, self.products.small_matrix()
         if A is None:
             return
         scale = diags_array(1.0 / self.size)
         scaled = scale @ A[self.seen][:, self.seen] @ scale / self.products.n_rows
+        shifted = csr_array(scaled - _SHIFT * eye_array(len(self.size)))
+        order = reverse_cuthill_mckee(shifted)
+        shifted = shifted[order][:, order]
+        if _count_factors(shifted) > _MOST_FACTORED:
+            return
         with suppress(RuntimeError):  # a factor is singular
-            shifted = csc_array(scaled - _SHIFT * eye_array(len(self.size)))
             options = {"SymmetricMode": True}
-            factors = splu(shifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=_PIVOT, options=options)
-            self._precondition = factors.solve
+            factors = splu(csc_array(shifted), permc_spec="NATURAL", diag_pivot_thresh=_PIVOT, options=options)
+            self._precondition = lambda vectors: factors.solve(vectors[order])[np.argsort(order)]
+
+
+def _count_factors(matrix: Any) -> int:
+    """Return the most nonzeros that the LU factors of a matrix have in its order."""
+    row, column = matrix.nonzero()
+    n = matrix.shape[0]
+    first = np.arange(n)  # column of each row, or row of each column, from which on the factors are not 0
+    np.minimum.at(first, np.maximum(row, column), np.minimum(row, column))
+    return int(n + 2 * (np.arange(n) - first).sum())
 
 
 @np.errstate(over="ignore", invalid="ignore")  # sums that overflow raise an error

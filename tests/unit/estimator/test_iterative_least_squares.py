@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array, eye_array
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+from scipy.sparse.linalg import splu
 
 import vrtd
 from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, NotFittedError, SingularSystemError
@@ -287,3 +289,33 @@ def test_ctrl_c_keeps_the_best_solution(few_features: None, monkeypatch: pytest.
     assert evaluator.diagnostics_.converged is None
     exact = an_evaluator().fit(a_log(2000)).theta_
     assert np.linalg.norm(stopped - exact) < 0.5 * np.linalg.norm(exact)
+
+
+def band(n: int, width: int, seed: int = 0) -> csr_array:
+    """Return a matrix with nonzeros near the diagonal, in random order."""
+    rng = np.random.default_rng(seed)
+    rows = np.repeat(np.arange(n), 4)
+    columns = np.clip(rows + rng.integers(-width, width + 1, rows.size), 0, n - 1)
+    matrix = csr_array((rng.normal(size=rows.size), (rows, columns)), shape=(n, n)) + 9.0 * eye_array(n)
+    order = rng.permutation(n)
+    return csr_array(csr_array(matrix)[order][:, order])
+
+
+def test_the_size_of_factors_is_known_before() -> None:
+    matrix = band(300, 5)
+    order = reverse_cuthill_mckee(matrix)
+    ordered = csr_array(matrix[order][:, order])
+    factors = splu(csc_array(ordered), permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    exact = factors.L.nnz + factors.U.nnz
+    assert exact <= iterative._count_factors(ordered) + 300 < 3 * exact < iterative._count_factors(matrix)
+
+
+def test_large_factors_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    n_factored = []
+    monkeypatch.setattr(iterative, "splu", lambda *args, **options: n_factored.append(1) or splu(*args, **options))
+    monkeypatch.setattr(iterative, "_PLAIN_PRODUCTS", 0)
+    for most, n in ((40_000, 1), (35_000, 0)):  # A has 31,252 nonzeros, and its factors have 38,870
+        monkeypatch.setattr(iterative, "_MOST_FACTORED", most)
+        n_factored.clear()
+        assert solved(rows_of("sparse")).is_converged
+        assert len(n_factored) == n
