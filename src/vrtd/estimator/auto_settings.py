@@ -105,21 +105,22 @@ class AutoSettings:
     def _check_linear(self) -> None:
         """Raise if the algorithm, or the choice of its settings, takes more than O(d) work per row."""
         kind = REGISTRY.get(str(self.algorithm)) if isinstance(self.algorithm, str) else type(self.algorithm)
+        what, drop = ("sparse rows", "Use") if self.is_sparse else ("cost='linear'", "Drop cost, or use")
         if self.is_closed_form or (kind is not None and kind.cost == "quadratic"):
             name = self.algorithm if isinstance(self.algorithm, str) else self.algorithm.name
             raise InvalidInputError(
-                f"cost='linear' cannot be combined with {name}, which takes more than O(d) work per row.",
-                "Drop cost, or use algorithm='vrtd'.",
+                f"{name} cannot be combined with {what}, because it takes more than O(d) work per row.",
+                f"{drop} algorithm='vrtd'{', or algorithm=' + repr(CLOSED_FORM) if self.is_sparse else ''}.",
             )
         if self.algorithm == TD.name and self.step_size == "auto":
             raise InvalidInputError(
-                "step_size='auto' of td cannot be combined with cost='linear', because choosing it takes O(d^2) work.",
-                "Pass step_size, or use algorithm='richardson_td'.",
+                f"step_size='auto' of td cannot be combined with {what}, because choosing it takes O(d^2) work.",
+                f"Pass step_size, or use algorithm={'vrtd' if self.is_sparse else 'richardson_td'!r}.",
             )
         if self.algorithm == VRTD.name and "batch_size" in self._given:
             raise InvalidInputError(
-                f"batch_size={self.batch_size} cannot be combined with cost='linear', where the batches of vrtd grow.",
-                "Drop batch_size (or pass vrtd.VRTD(..., growth=2)).",
+                f"batch_size={self.batch_size} cannot be combined with {what}, where the batches of vrtd grow.",
+                f"Drop batch_size (or pass vrtd.VRTD(...{'' if self.is_sparse else ', growth=2'})).",
             )
 
     @property

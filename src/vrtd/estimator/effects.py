@@ -53,7 +53,7 @@ def value_effects(evaluator: Evaluator, log: LogSummary, level: float, names: Se
     if len(names) > _MOST_NUMBERS:
         return []
     rows = log.beginning
-    columns = _split_columns(rows.reshape(len(rows), -1), log, names)
+    columns = _decode(log.split(rows), log, names)
     variables = [variable for column in columns if len((variable := _group(*column)).labels) > 1]
     d, is_wide = evaluator.features.n_features, evaluator.features.is_sparse
     sums: list[Any] = [(no_rows if is_wide else np.zeros)((len(variable.labels), d)) for variable in variables]
@@ -77,19 +77,16 @@ def extreme_states(valued: StateValues, log: LogSummary) -> Table:
     order = known[np.argsort(-valued.table["value"][known], kind="stable")]
     n_best, n_worst = min(_EXTREMES, (len(order) + 1) // 2), min(_EXTREMES, len(order) // 2)
     chosen = np.concatenate([order[:n_best], order[len(order) - n_worst :]])
-    rows = np.stack([valued.table[name][chosen] for name in valued.names], axis=1)
     table = {"states": np.array(["best"] * n_best + ["worst"] * n_worst)}
-    table |= dict(_split_columns(rows, log, valued.names))
+    table |= dict(_decode([valued.table[name][chosen] for name in valued.names], log, valued.names))
     return table | {name: valued.table[name][chosen] for name in ("value", "low", "high")}
 
 
 def list_states(valued: StateValues, log: LogSummary, level: float) -> dict[str, Any]:
     """Return the states with their observations and values as plain JSON, for a reader who chooses one."""
-    rows = np.stack([valued.table[name] for name in valued.names], axis=1)
+    columns = _decode([valued.table[name] for name in valued.names], log, valued.names)
     states = {
-        "columns": [
-            {"name": name, "values": as_plain(column)} for name, column in _split_columns(rows, log, valued.names)
-        ],
+        "columns": [{"name": name, "values": as_plain(column)} for name, column in columns],
         "is_known": valued.is_known.tolist(),
         "level": percent(level),
     }
@@ -97,20 +94,21 @@ def list_states(valued: StateValues, log: LogSummary, level: float) -> dict[str,
     return states | {name: as_plain(valued.table[column]) for name, column in names.items() if column in valued.table}
 
 
-def _split_columns(rows: NDArray[Any], log: LogSummary, names: Sequence[str]) -> list[tuple[str, NDArray[Any]]]:
-    """Return (name, values) of each variable: levels of a category, or numbers with nan for missing ones."""
+def _decode(numbers: Sequence[NDArray[Any]], log: LogSummary, names: Sequence[str]) -> list[tuple[str, NDArray[Any]]]:
+    """Return (name, values) of each variable: levels of a category, text, or numbers with nan for missing ones."""
     columns = () if log.space is None else log.space.columns
     if sum(len(column.numbers) for column in columns) != len(names):
         columns = tuple(Column(name) for name in names)
     variables, first = [], 0
     for column in columns:
-        numbers = rows[:, first : first + len(column.numbers)]
-        if column.is_hashed:  # the text is not known
-            pass
-        elif column.levels is not None:
-            variables.append((free_name(column.name), np.array([*column.levels, "other"])[numbers.argmax(axis=1)]))
-        else:  # a second number of a column flags missing values of the first
-            variables.append((names[first], np.where(numbers[:, 1:].any(axis=1), np.nan, numbers[:, 0])))
+        own = numbers[first : first + len(column.numbers)]
+        if column.levels:
+            levels = np.array([*column.levels, "other"])
+            variables.append((free_name(column.name), levels[np.argmax(own, axis=0)]))
+        elif len(own) == 2:  # the second number flags missing values of the first
+            variables.append((names[first], np.where(own[1], np.nan, own[0])))
+        else:
+            variables.append((names[first], own[0]))
         first += len(column.numbers)
     return variables
 

@@ -236,7 +236,7 @@ def begin(setup: Setup, state: FitState, features: Features) -> FitState:
     if setup.needs_sums(features) and d > MOST_FEATURES:
         limit = f"limited to {MOST_FEATURES:,} features, because it keeps d^2 numbers, but d is {d:,}"
         if not setup.settings.is_closed_form:
-            raise InvalidInputError(f"closed_form=True is {limit}.", "Drop closed_form, or use fewer features.")
+            raise InvalidInputError(f"closed_form=True is {limit}.", "Drop it, or pass algorithm='closed_form'.")
         problem = f"In one pass over the rows, the closed form is {limit}."
         raise InvalidInputError(problem, "Pass cost='linear', or fewer features (or all rows to vrtd.Evaluator.fit).")
     sums = no_sums(d) if setup.needs_sums(features) else None

@@ -101,14 +101,14 @@ class LinearEstimate(NamedTuple):
     #: With sparse rows, for all blocks: sum of the values phi.anchor minus that of the mean features.
     values: Floats | None = None
     least_blocks: int = LEAST_BLOCKS
+    block: int = FIRST_BLOCK  # rows per block
 
     @property
     def why_no_interval(self) -> str | None:
         """Reason why the noise of theta is not known, or None if it is."""
         if len(self.influence) >= self.least_blocks:
             return None
-        block = FIRST_BLOCK if self.values is None else int(self.n_rows_of[0]) if len(self.n_rows_of) else FIRST_BLOCK
-        return f"it needs about {block * (self.least_blocks + 1):,} rows"
+        return f"it needs about {self.block * (self.least_blocks + 1):,} rows"
 
 
 def choose_blocks(fit: LinearFit, inverse: Inverse) -> tuple[int, float]:

@@ -73,7 +73,7 @@ def estimate_sparsely(fit: SparseFit, point: LinearPoint) -> LinearEstimate:
     return LinearEstimate(
         theta, influence, equal_ends(len(fit.blocks), fit.block), n_before, fit.n_rows - n_before * fit.block,
         excess, mean_phi, None, np.full(len(fit.blocks), float(fit.block)), np.flatnonzero(is_unseen),
-        np.flatnonzero(is_rare), values, _LEAST_BLOCKS,
+        np.flatnonzero(is_rare), values, _LEAST_BLOCKS, fit.block,
     )  # fmt: skip
 
 

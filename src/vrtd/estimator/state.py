@@ -103,7 +103,7 @@ class Setup:
     @cached_property
     def _for_sparse_rows(self) -> Setup:
         settings = self.settings.for_sparse_rows()
-        setup = replace(self, settings=settings, closed_form=False)
+        setup = replace(self, settings=settings, closed_form=self.closed_form is True)  # `begin` raises if it is
         return setup._with_growing_vrtd if settings.is_auto else setup
 
     @cached_property

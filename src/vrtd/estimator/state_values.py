@@ -26,6 +26,7 @@ Kind = Literal["table", "curve", "map", "list"]
 _CURVE, _MAP, _LIST = 201, 61, 256  # points of a curve, along each side of a map, and in a list
 _BLOCK = 512  # states whose features are in memory at once
 _FIRST_ROWS, _FIRST_BYTES = 4096, 1 << 23
+_UNKNOWN = "unknown text"  # in place of a hash whose text is not among the first rows of the files
 _MAPPED = 2  # most numbers in an observation for which visits are counted, since there are no maps of more
 # A row is near a state if each of its numbers is within a certain share of the range. With evenly spread rows, this
 # share contains `_NEAR_ROWS` rows, but it stays within these limits. The lower one is the size of one cell of a map.
@@ -69,6 +70,8 @@ class LogSummary(WrappedLog):
         super().__init__(log)
         self._is_first = True
         self.names = names
+        self._hashed = () if log.space is None else log.space.hashed
+        self._words = log.words if self._hashed else {}  # asked before reading, which may be possible only once
         if log.space is not None and log.space.n_numbers is not None:
             _check_names(names, log.space.n_numbers)
         self.n_terminated = self.n_truncated = self.n_seen = 0
@@ -109,12 +112,19 @@ class LogSummary(WrappedLog):
         _, at = np.unique(rows.reshape(len(rows), -1), axis=0, return_index=True)
         return rows[np.sort(at)[:most]]
 
+    def split(self, rows: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return the numbers of observations as columns, with text in place of its hashes."""
+        columns = [np.ascontiguousarray(column) for column in rows.reshape(len(rows), -1).T]
+        for j in self._hashed:
+            columns[j] = np.array([self._words.get(number, _UNKNOWN) for number in columns[j].tolist()])
+        return columns
+
     def _add(self, chunk: Chunk) -> None:
         rows, n = chunk.observations, chunk.n_rows
         n_wanted = min(_FIRST_ROWS, max(1, _FIRST_BYTES // rows[:1].nbytes)) - sum(map(len, self._first))
         if n_wanted > 0:
             self._first.append(rows[:n_wanted].copy())
-        if (n_numbers := prod(self.shape)) <= _MAPPED:
+        if (n_numbers := prod(self.shape)) <= _MAPPED and not self._hashed:
             if self.visits is None:
                 self.visits = VisitCounts(n_numbers)
             self.visits.add(rows.reshape(n, -1))
@@ -160,7 +170,7 @@ def value_states(evaluator: Evaluator, log: LogSummary, level: float, states: An
     names = log.names
     if names is None:
         names = _default_names(log, "state" if kind == "table" else "observation", flat.shape[1])
-    table: Table = {name: np.ascontiguousarray(flat[:, j]) for j, name in enumerate(names)}
+    table: Table = dict(zip(names, log.split(rows), strict=True))
     parts = [evaluator.predict(rows[at : at + _BLOCK], return_interval=level) for at in range(0, len(rows), _BLOCK)]
     table |= dict(zip(_VALUES, map(np.concatenate, zip(*parts, strict=True)), strict=True))
     if log.visits is None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vrtd.arrays import Floats
 from vrtd.errors import DataError
 from vrtd.features.spaces import ObservationSpace
 from vrtd.logs.actions import ActionCoding, convert_actions
@@ -26,6 +27,20 @@ PILOT_ROWS = 5000
 
 #: Rows of columns by name: numbers as NumPy arrays, masked where a value is null; categories as Arrow text.
 Values = Mapping[str, Any]
+
+
+def hash_column(values: Any) -> Floats:
+    """Return the hash of each text of an Arrow column."""
+    from vrtd.kernels.hashing import hash_text  # imported here because other logs need no compiled code
+
+    pyarrow = library()
+    text = values.cast(pyarrow.large_string())
+    text = text.combine_chunks() if isinstance(text, pyarrow.ChunkedArray) else text
+    _, offsets, content = text.buffers()
+    places = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
+    hashes = np.empty(len(text))
+    hash_text(np.frombuffer(content or b"", np.uint8), places, hashes)
+    return hashes
 
 
 class Encoder:
@@ -118,16 +133,7 @@ class Encoder:
 
     def _hash_category(self, values: Any, into: NDArray[Any], name: str) -> NDArray[np.bool_] | None:
         """Set the number of each row to a hash of its text, and return the rows with a missing value as above."""
-        from vrtd.kernels.hashing import hash_text  # imported here because other logs need no compiled code
-
-        pyarrow = library()
-        text = values.cast(pyarrow.large_string())
-        text = text.combine_chunks() if isinstance(text, pyarrow.ChunkedArray) else text
-        _, offsets, content = text.buffers()
-        places = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
-        hashes = np.empty(len(text))
-        hash_text(np.frombuffer(content or b"", np.uint8), places, hashes)
-        into[:, 0] = hashes
+        into[:, 0] = hash_column(values)
         if not values.null_count:
             return None
         is_null: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)

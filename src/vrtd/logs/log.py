@@ -390,6 +390,11 @@ class Log(ABC):
         return None
 
     @property
+    def words(self) -> Mapping[float, str]:
+        """Text of the first rows by its hash, for columns that are read as hashes."""
+        return {}
+
+    @property
     def roles(self) -> Mapping[str, tuple[str, ...]]:
         """Columns that each field is read from; empty if the columns have no names."""
         return {}
@@ -464,6 +469,11 @@ class WrappedLog(Log):
     def space(self) -> ObservationSpace | None:
         """Description of the observations of the wrapped log."""
         return self._log.space
+
+    @property
+    def words(self) -> Mapping[float, str]:
+        """Text of the wrapped log by its hash."""
+        return self._log.words
 
     @property
     def roles(self) -> Mapping[str, tuple[str, ...]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from vrtd.errors import DataError
 from vrtd.features import ObservationSpace
+from vrtd.lazy import cached_property
 from vrtd.logs.blocks import Block
 from vrtd.logs.columns import VECTORS, EpisodeEnd, Text
 from vrtd.logs.encoding import PILOT_ROWS, Encoder
@@ -18,7 +19,7 @@ from vrtd.logs.ordering import OrderedRows
 from vrtd.logs.pairing import Reason, keep_next, pair
 from vrtd.logs.part import Part, count_rows, recorded_blocks
 from vrtd.logs.partition import MOST_PARTITIONS, PARTITION_ROWS, Counts, Pairing, Partition
-from vrtd.logs.pilot import choose_actions, choose_space, find_stored
+from vrtd.logs.pilot import choose_actions, choose_space, find_stored, read_words
 from vrtd.logs.read_ahead import read_ahead
 from vrtd.logs.repeats import SeenEpisodes, say_how_to_tell_apart
 
@@ -85,6 +86,11 @@ class PartsLog(Log):
     def space(self) -> ObservationSpace | None:
         """Description of the observations, or None if only the rows show what they are."""
         return self._space
+
+    @cached_property
+    def words(self) -> Mapping[float, str]:
+        """Text of the first rows by its hash, for columns that are read as hashes."""
+        return {} if self._space is None or find_stored(self._parts) else read_words(self._parts, self._space)
 
     @property
     def knows_first(self) -> bool:

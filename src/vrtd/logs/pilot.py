@@ -13,7 +13,7 @@ from vrtd.errors import DataError
 from vrtd.features.spaces import Column, ObservationSpace
 from vrtd.logs.actions import NUMBER_THEM, ActionCoding
 from vrtd.logs.columns import ANY_KIND, Columns, Text
-from vrtd.logs.encoding import PILOT_ROWS, Values, widen
+from vrtd.logs.encoding import PILOT_ROWS, Values, hash_column, widen
 from vrtd.logs.log import shorten
 from vrtd.tables import library
 
@@ -91,6 +91,17 @@ def find_stored(parts: Sequence[Part]) -> ObservationSpace | None:
                 "Read the files separately.",
             )
     return spaces[0]
+
+
+def read_words(parts: Sequence[Part], space: ObservationSpace) -> dict[float, str]:
+    """Return the text of hashed columns in the pilot rows, by its hash."""
+    names = {column.name for column in space.columns if column.is_hashed}
+    words: dict[float, str] = {}
+    for rows in _read_pilot(parts) if names else ():
+        for name in names.intersection(rows):
+            unique = rows[name].unique().drop_null()
+            words.update(zip(hash_column(unique).tolist(), unique.to_pylist(), strict=True))
+    return words
 
 
 def _find_space(parts: Sequence[Part], text: Text) -> ObservationSpace | None:

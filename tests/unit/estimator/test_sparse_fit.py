@@ -200,16 +200,26 @@ def test_tables_of_both_kinds_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "message"),
+    ("algorithm", "options", "message"),
     [
-        ("richardson_td", "step_size='auto' of richardson_td needs dense rows"),
-        (vrtd.GTD2(), "gtd2 cannot learn from sparse rows"),
-        (vrtd.TD(0.1, radius=2.0), "On sparse rows, td has no projection, but radius is 2.0"),
+        ("richardson_td", {}, "step_size='auto' of richardson_td needs dense rows.*or use algorithm='vrtd'.$"),
+        (vrtd.GTD2(), {}, "gtd2 cannot learn from sparse rows"),
+        (vrtd.TD(0.1, radius=2.0), {}, "On sparse rows, td has no projection, but radius is 2.0"),
+        ("td", {}, "step_size='auto' of td cannot be combined with sparse rows.*or use algorithm='vrtd'.$"),
+        ("lstd", {}, "lstd cannot be combined with sparse rows.* algorithm='vrtd', or algorithm='closed_form'.$"),
+        ("vrtd", {"batch_size": 9}, r"batch_size=9 cannot be combined with sparse rows.*vrtd.VRTD\(...\)\).$"),
+        ("auto", {"closed_form": True}, "closed_form=True is limited to 4,096 features.*algorithm='closed_form'.$"),
     ],
 )
-def test_what_needs_dense_rows_says_so(algorithm: Any, message: str) -> None:
+def test_what_needs_dense_rows_says_so(algorithm: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInputError, match=f"^{message}"):
-        vrtd.Evaluator(algorithm, discount=GAMMA).fit(wide_log())
+        vrtd.Evaluator(algorithm, discount=GAMMA, **options).fit(wide_log())
+
+
+def test_the_rows_that_an_interval_needs_are_named() -> None:
+    rows, _ = random_rows(501, 50_000, 4)
+    log = vrtd.logs.from_arrays(rows[:-1], np.ones(500), rows[1:])
+    assert vrtd.Evaluator(discount=GAMMA).fit(log).why_no_interval() == "it needs about 3,072 rows"
 
 
 def wide_log() -> vrtd.logs.Log:
