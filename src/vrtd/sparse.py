@@ -207,7 +207,7 @@ def squared_norms(table: Table) -> NDArray[np.float64]:
     """Return the squared Euclidean norm of each row."""
     if not is_sparse(table):
         return np.asarray(np.einsum("ni,ni->n", table, table, dtype=np.float64))
-    return np.asarray(table.power(2).astype(np.float64).sum(axis=1), np.float64)
+    return np.asarray(table.astype(np.float64).power(2).sum(axis=1))
 
 
 def mean_of(table: Table) -> NDArray[np.float64]:

@@ -118,8 +118,8 @@ class Run:
         mean = np.average(self.anchors[self.first :], axis=0, weights=weights)
         return mean + self.inverse(self.mean_gradient(), n_epochs or self.choose()[0])
 
-    def choose(self) -> tuple[int, float]:
-        """The number of epochs with the least squared error of values, and this error."""
+    def choose(self) -> tuple[int, float, float]:
+        """The number of epochs with the least squared error of values, this error, and what is left of gradients."""
         kept, v = self.kept(), self.mean_gradient()
         phi = np.array([x.phi for x in kept])
         pairs = list(zip(self.epochs(v, kept[::2]), self.epochs(v, kept[1::2]), strict=False))
@@ -134,16 +134,21 @@ class Run:
             best = int(np.argmin(errors)) + 1
             if n >= 2 * best + 2:
                 break
-        return best, errors[best - 1]
+        one, other = pairs[n - 1]
+        products = (v + mean_product(kept[1::2], one)) * (v + mean_product(kept[::2], other))
+        in_both = is_in(kept[::2]) & is_in(kept[1::2])
+        rest = np.mean((products / np.mean(phi**2, axis=0))[in_both])
+        return best, errors[best - 1], max(0.0, float(rest))
 
     def excess(self) -> float:
         """The error of the correction divided by the noise of the values from so many independent rows."""
-        (n_epochs, error), kept, theta = self.choose(), self.kept(), self.estimate()
+        (n_epochs, error, rest), kept, theta = self.choose(), self.kept(), self.estimate()
         signs = np.where(np.arange(len(kept)) % 2, -1.0, 1.0)
         noise = [s * x.weight * td_error(x, theta) * x.phi for s, x in zip(signs, kept, strict=True)]
-        n = len(kept) * sum(self.weights()[self.first :])
-        w = self.inverse(np.sum(noise, axis=0) / np.sqrt(n), n_epochs)
-        return float(error / np.mean([(x.phi @ w) ** 2 for x in kept]))
+        n = sum(self.weights()[self.first :])
+        w = self.inverse(np.sum(noise, axis=0) / np.sqrt(len(kept) * n), n_epochs)
+        square = np.mean([(x.weight * td_error(x, theta)) ** 2 for x in kept])
+        return float(max(error / np.mean([(x.phi @ w) ** 2 for x in kept]), n * rest / square))
 
     def influence(self) -> Any:
         n_epochs, theta, weights, found = self.choose()[0], self.estimate(), self.weights(), []

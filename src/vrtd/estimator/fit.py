@@ -340,6 +340,9 @@ def update(
         check_ends(setup, state, chunk.terminated[: max(0, settings.rows_to_end - state.n_rows)])
     learner, linear, sums, sparse = state.learner, state.linear, state.sums, state.sparse
     try:
+        # Loops over sparse rows skip rows without features, and sums over blocks hide what is not finite.
+        if (rows.is_sparse or settings.is_closed_form) and not is_finite(rows):
+            raise NotFiniteError
         if (linear is not None or sparse is not None) and repeats:
             state = _add_remarks(state, ("later passes are skipped, because the method uses each row once",))
         elif sparse is not None:
@@ -348,10 +351,7 @@ def update(
             linear = learn_linearly(linear, rows)
         elif linear is not None:  # rows between partitions, which are few
             pass
-        elif settings.is_closed_form:
-            if not is_finite(rows):
-                raise NotFiniteError
-        else:
+        elif not settings.is_closed_form:
             at = 0
             if learner is None:
                 state, learner = _begin_phase(setup, state, None, rows.is_sparse)

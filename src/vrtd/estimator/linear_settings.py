@@ -13,8 +13,9 @@ from vrtd.theory.settings import growth_ratio
 # Largest step times the larger of max |phi|^2 and the growth ratio of the pilot rows; the stability limit is 2.
 _STABLE = 1.0
 _ALIKE, _LEAST_ALIKE = 50, 20  # rows per block for the persistence of the features, and the least number of blocks
-_LEAST_COUNTED = 30  # nonzero values of a sparse feature from which its size is known; others count as usual ones
+_DOUBT = 15.0  # nonzero values of a sparse feature that are as informative as the usual size, if values vary by 100 %
 _UNEQUAL = 10.0  # features are divided by their sizes if these differ by a larger factor
+_USUAL = 1e6  # or if the usual size is larger than this, or smaller than its reciprocal
 #: Size of the first batch, and growth of the batches.
 BATCH, GROWTH = 2048, 1.5
 _STEPS, _INNER_STEP = 1500, 0.25  # number of inner steps of VRTD, and their size relative to the largest stable one
@@ -62,26 +63,35 @@ def _persistence(rows: Transitions) -> float:
 
 
 def find_scale(rows: Transitions) -> Floats | None:
-    """Return the root mean square of each feature over the rows where it is not 0; None if all are of similar size."""
-    squares, counts = _squares_of(rows)
-    is_seen = (squares > 0.0) & (counts >= (_LEAST_COUNTED if rows.is_sparse else 1))
+    """Return the root mean square of each feature over the rows where it is not 0; None if all are of similar size.
+
+    A sparse feature may have few values. If the values of features vary, its size is drawn towards the usual one.
+    """
+    squares, counts = _powers_of(rows, 2), _powers_of(rows, 0)
+    is_seen = squares > 0.0
     if not is_seen.any():
         return None
-    sizes = np.sqrt(squares / np.maximum(counts, 1))
-    usual = float(np.median(sizes[is_seen]))
-    if sizes[is_seen].max() <= _UNEQUAL * sizes[is_seen].min():
+    means = squares[is_seen] / counts[is_seen]
+    usual = float(np.median(means))
+    if rows.is_sparse:
+        more = np.maximum(counts[is_seen] - 1.0, 0.0).sum()
+        spread = (_powers_of(rows, 4)[is_seen] / means**2 - counts[is_seen]).sum() / more if more else 1.0
+        doubt = _DOUBT * max(float(spread), 0.0)
+        means = (squares[is_seen] + doubt * usual) / (counts[is_seen] + doubt)
+    if means.max() <= _UNEQUAL**2 * means.min() and _USUAL**-2 <= usual <= _USUAL**2:
         return None
-    return np.where(is_seen, sizes, usual)
+    sizes = np.full(rows.n_features, np.sqrt(usual))
+    sizes[is_seen] = np.sqrt(means)
+    return sizes
 
 
-def _squares_of(rows: Transitions) -> tuple[Floats, Floats]:
-    """Return the sum of squares of each feature, and the number of rows where it is not 0."""
+def _powers_of(rows: Transitions, k: int) -> Floats:
+    """Return the sum of x^k over the nonzero values x of each feature."""
     phi = rows.phi
-    if is_sparse(phi):
-        kept = phi.data != 0.0
-        sums = [np.bincount(phi.indices[kept], each[kept], rows.n_features) for each in (phi.data**2, phi.data != 0.0)]
-        return sums[0].astype(np.float64), sums[1].astype(np.float64)
-    return np.square(phi).sum(axis=0), (phi != 0.0).sum(axis=0)
+    if not is_sparse(phi):
+        return np.asarray(np.where(phi != 0.0, phi**k, 0.0).sum(axis=0))
+    kept = phi.data != 0.0
+    return np.bincount(phi.indices[kept], phi.data[kept] ** k, rows.n_features).astype(np.float64)
 
 
 def measure_sizes(rows: Transitions) -> Floats:

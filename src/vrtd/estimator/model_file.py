@@ -228,12 +228,15 @@ def _linear_pairs(linear: LinearFit, d: int) -> list[tuple[Any, Any]]:
 
 def _sparse_pairs(fit: SparseFit, d: int) -> list[tuple[Any, Any]]:
     """Return the arrays of a fit to sparse rows, each with an array of the required shape and type."""
-    _require(_grows(fit.algorithm), "wrong algorithm")
+    _require(_grows(fit.chosen), "wrong algorithm")
     vector, single = np.zeros(d), np.zeros(d, np.float32)
-    pairs: list[tuple[Any, Any]] = [(fit.state, np.zeros(3 * d))]
+    pairs: list[tuple[Any, Any]] = [(fit.state, np.zeros(4 * d))]
     pairs += [(each, single) for each in (*fit.moves.values(), *(block.gradient for block in fit.blocks))]
     pairs += [] if fit.scale is None else [(fit.scale, vector)]
-    _require(bool(np.isfinite(fit.state).all()), "numbers not finite")
+    of_blocks = [array for block in fit.blocks for array in (block.gradient, block.value)]
+    numbers = [fit.state, fit.value, fit.largest, *fit.moves.values(), *of_blocks]
+    _require(all(bool(np.isfinite(each).all()) for each in numbers), "numbers not finite")
+    _require(bool(((fit.state[3::4] >= 0.0) & (fit.state[3::4] < 1 << 32)).all()), "wrong bits")
     known = {*fit.moves, fit.anchor}
     _require(sorted(known) == list(range(min(known), fit.anchor + 1)), "moves of other anchors")
     counts = [fit.counts, *(block.counts for block in fit.blocks)]
@@ -246,7 +249,7 @@ def _sparse_pairs(fit: SparseFit, d: int) -> list[tuple[Any, Any]]:
 
 def _sample_pairs(reservoir: SparseReservoir, d: int) -> list[tuple[Any, Any]]:
     """Return the arrays of a sample of sparse rows, and check its rows."""
-    _require(reservoir.capacity > 0 and len(reservoir.parts) == len(reservoir.keys), "rows")
+    _require(min(reservoir.capacity, reservoir.most_bytes) > 0 and len(reservoir.parts) == len(reservoir.keys), "rows")
     _require(sum(map(len, reservoir.keys)) <= max(reservoir.n_seen, 0), "rows")
     for part in reservoir.parts:
         _check_rows(part, len(part), d, None)

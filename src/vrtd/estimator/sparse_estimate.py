@@ -14,7 +14,7 @@ from vrtd.estimator.sparse_inverse import SparseInverse, choose_epochs, td_error
 from vrtd.problems import Transitions
 
 _LEAST_BLOCKS = 11  # for an interval; there are 12 to 24 blocks, of which the first one is left out
-_LEAST_SEEN = 4  # blocks in which the pseudo-gradient of a feature is not 0, for an interval
+_LEAST_SEEN = 4  # blocks in which a feature is not 0, for an interval
 
 
 def estimate_sparse_point(fit: SparseFit) -> LinearPoint:
@@ -22,14 +22,21 @@ def estimate_sparse_point(fit: SparseFit) -> LinearPoint:
     rows = fit.reservoir.rows
     assert rows is not None
     gradient, counts, n_rows = fit.mean_over(fit.weigh_anchors(rows))
-    n_epochs, error = choose_epochs(fit.algorithm, rows, gradient)
-    inverse = SparseInverse(fit.algorithm, rows, n_epochs)
+    choice = choose_epochs(fit.algorithm, rows, gradient)
+    inverse = SparseInverse(fit.algorithm, rows, choice.n_epochs)
     theta = fit.add_mean_anchor(counts, inverse(gradient))
     del gradient
-    noise = _measure_noise(rows, td_errors(rows, theta), n_rows, inverse)
+    errors = td_errors(rows, theta)
+    square = float(np.square(errors).mean())
+    noise = _measure_noise(rows, errors, n_rows, inverse)
+    excess = max(_divide(choice.error, noise), _divide(n_rows * choice.rest, square))
     if fit.scale is not None:
         theta /= fit.scale
-    return LinearPoint(theta, error / noise if noise > 0.0 else 0.0, fit.n_dropped, inverse)
+    return LinearPoint(theta, excess, fit.n_dropped, inverse)
+
+
+def _divide(error: float, noise: float) -> float:
+    return error / noise if noise > 0.0 else 0.0
 
 
 def _measure_noise(rows: Transitions, errors: Floats, n_rows: float, inverse: SparseInverse) -> float:
@@ -59,11 +66,8 @@ def estimate_sparsely(fit: SparseFit, point: LinearPoint) -> LinearEstimate:
             own -= theta
             own *= np.sqrt(1.0 + excess) * shares[k] / shares.mean()
             influence[k] = own
-    n_seen = np.zeros(d, np.int8)
-    for block in fit.blocks:
-        n_seen += block.gradient != 0.0
-    is_unseen = (fit.total_phi == 0.0) & (n_seen == 0)
-    is_rare = ~is_unseen & (n_seen < _LEAST_SEEN)
+    is_unseen = fit.is_unseen
+    is_rare = ~is_unseen & (fit.n_seen < _LEAST_SEEN)
     mean_phi = fit.total_phi / fit.n_rows
     value_of = _mean_values(fit, mean_phi)
     of_blocks = [sum(count * value_of[number] for number, count in block.counts.items()) for block in fit.blocks]

@@ -26,14 +26,16 @@ from vrtd.estimator.rows import NotFiniteError, loop_columns
 from vrtd.estimator.sparse_inverse import FEW_EPOCHS, SparseInverse, td_errors
 from vrtd.estimator.sparse_reservoir import MOST_CANDIDATES, SparseReservoir, add_sparse, empty_sparse_reservoir
 from vrtd.kernels.jit import specialise
-from vrtd.kernels.sparse import add_row, dot, fetch, sparse_td_error
+from vrtd.kernels.sparse import add_row, dot, fetch, set_bit, sparse_td_error
 from vrtd.problems import Transitions
 
-_VECTORS = 3  # interleaved: the anchor, the sum of pseudo-gradients over the open block, the sum of features
+#: Interleaved: the anchor, the sum of pseudo-gradients over the open block, the sum of features, and bits that tell in
+#: which blocks a feature was not 0.
+_VECTORS = 4
 _MOST_BLOCKS = 24  # then blocks are merged in pairs
 _BLOCKS_PER_FEATURE = 256  # the first block has at least d divided by this many rows: closing a block costs O(d)
 _FASTER = 2.0  # step size relative to that of dense rows: an epoch is long, and goes through the rows in turn
-_MOST_LARGE = 1.0  # as in `linear_fit`
+_MOST_LARGE = 0.999  # step size times |phi|^2, as in `linear_fit`
 # Size of the reservoir in bytes, and rows in it: at least, at most, and for each feature.
 _KEPT_BYTES, _LEAST_KEPT, _MOST_KEPT, _KEPT_PER_FEATURE = 1 << 26, 2000, 200_000, 100
 _WEIGHED_ROWS = 10_000  # for the weights of anchors
@@ -51,10 +53,10 @@ class SparseBlock(NamedTuple):
 class SparseFit(NamedTuple):
     """State of a run; `learn_sparsely` returns the next one."""
 
-    algorithm: VRTD  # with the current step
+    chosen: VRTD  # with the step size for the first rows
     lowers_step: bool
     scale: Floats | None  # (d,) features are divided by these; None if they are not scaled
-    state: Floats  # (3 d,) the interleaved vectors
+    state: Floats  # (4 d,) the interleaved vectors
     seed: int
     reservoir: SparseReservoir
     batch_end: int  # the row before which the open batch ends
@@ -64,6 +66,7 @@ class SparseFit(NamedTuple):
     anchor: int = 0  # number of the current anchor
     counts: Mapping[int, int] = {}  # as in SparseBlock, for the open block
     value: float = 0.0
+    largest: float = 0.0  # largest |phi|^2 of a row, times its weight
     n_rows: int = 0
     batch: int = 0  # the first row of the open batch
 
@@ -83,9 +86,26 @@ class SparseFit(NamedTuple):
         return self.state[2::_VECTORS]
 
     @property
-    def largest_step(self) -> float:
-        """Step size of the algorithm."""
-        return float(self.algorithm.step_size)
+    def n_seen(self) -> NDArray[np.uint8]:
+        """Number of complete blocks in which each feature was not 0."""
+        return np.asarray(np.bitwise_count(self._seen & ((1 << len(self.blocks)) - 1)))
+
+    @property
+    def is_unseen(self) -> NDArray[np.bool_]:
+        """Whether each feature was 0 in every row with a weight."""
+        return np.asarray(self.state[3::_VECTORS] == 0.0)
+
+    @property
+    def _seen(self) -> NDArray[np.uint32]:
+        return self.state[3::_VECTORS].astype(np.uint32)
+
+    @property
+    def algorithm(self) -> VRTD:
+        """VRTD with a step size that is small enough for all rows."""
+        step = float(self.chosen.step_size)
+        if not self.lowers_step or step * self.largest <= 1.0:
+            return self.chosen
+        return replace(self.chosen, step_size=_MOST_LARGE / self.largest)
 
     @property
     def rows_left(self) -> int:
@@ -162,28 +182,24 @@ def first_sparse_fit(
         assert isinstance(found, VRTD)
         chosen = replace(found, n_steps=None, step_size=step_size or _FASTER * found.step_size)
     gradient = rows.left.T @ (rows.reward + rows.psi @ start) / len(rows)
-    theta = start + SparseInverse(chosen, rows.astype(np.float32), FEW_EPOCHS)(gradient)
+    in_random_order = add_sparse(empty_sparse_reservoir(len(rows), seed), rows, dtype=np.float32).rows
+    assert in_random_order is not None
+    theta = start + SparseInverse(chosen, in_random_order, FEW_EPOCHS)(gradient)
     state = np.zeros(_VECTORS * d)
     state[::_VECTORS] = theta if np.isfinite(theta).all() else start
-    reservoir = empty_sparse_reservoir(_count_kept(rows), seed)
+    n_kept = max(_LEAST_KEPT, min(_MOST_KEPT, _KEPT_PER_FEATURE * d))
+    reservoir = empty_sparse_reservoir(n_kept, seed, int(_KEPT_BYTES / MOST_CANDIDATES))
     block = FIRST_BLOCK
     while block * _BLOCKS_PER_FEATURE < d:
         block *= 2
     return SparseFit(chosen, is_auto, scale, aligned_copy(state), seed, reservoir, int(chosen.batch_size), block)
 
 
-def _count_kept(rows: Transitions) -> int:
-    """Return how many rows like these the reservoir keeps, for which it may have `MOST_CANDIDATES` times as many."""
-    n_bytes = 40.0 + 8.0 * (rows.phi.nnz + rows.phi_next.nnz) / len(rows)  # columns and features in single precision
-    most = min(_MOST_KEPT, _KEPT_PER_FEATURE * rows.n_features, int(_KEPT_BYTES / MOST_CANDIDATES / n_bytes))
-    return max(_LEAST_KEPT, most)
-
-
 @np.errstate(over="ignore", invalid="ignore")  # numbers that are not finite raise NotFiniteError
 def learn_sparsely(fit: SparseFit, rows: Transitions) -> SparseFit:
     """Return the run after these rows. To save memory, they should not go beyond `rows_left`.
 
-    Raises NotFiniteError if a number in the rows or a parameter is not finite.
+    All numbers in the rows must be finite. Raises NotFiniteError if a number that is computed from them is not.
     """
     before, at, n = fit.state, 0, len(rows)
     while at < n:
@@ -199,27 +215,21 @@ def _learn_within_batch(fit: SparseFit, rows: Transitions, is_shared: bool) -> S
     """Return the run after these rows; another run may share its vectors."""
     if fit.scale is not None:
         rows = rows.divide(fit.scale)
-    if fit.lowers_step:
-        largest = float(measure_sizes(rows).max(initial=0.0)) * fit.largest_step
-        if largest > _MOST_LARGE:
-            step = 0.999 * _MOST_LARGE / largest * fit.largest_step
-            fit = fit._replace(algorithm=replace(fit.algorithm, step_size=step))
-    fit = fit._replace(reservoir=add_sparse(fit.reservoir, rows, dtype=np.float32))
+    largest = max(fit.largest, float(measure_sizes(rows).max(initial=0.0)))
+    fit = fit._replace(reservoir=add_sparse(fit.reservoir, rows, dtype=np.float32), largest=largest)
     if is_shared:
         fit = fit._replace(state=aligned_copy(fit.state))
     columns, loop = loop_columns(rows), _absorb_loop(rows.is_weighted)
     at, n = 0, len(rows)
     while at < n:
         last = min(n, at + fit.block - fit.n_rows % fit.block)
-        value = loop(*columns, at, last, fit.state)
-        if not np.isfinite(value):
-            raise NotFiniteError
+        value = loop(*columns, at, last, fit.value, 1 << len(fit.blocks), fit.state)
         counts = {**fit.counts, fit.anchor: fit.counts.get(fit.anchor, 0) + last - at}
-        fit = fit._replace(counts=counts, value=fit.value + value, n_rows=fit.n_rows + last - at)
+        fit = fit._replace(counts=counts, value=value, n_rows=fit.n_rows + last - at)
         at = last
         if fit.n_rows % fit.block == 0:
             fit = _close_block(fit)
-    if not np.isfinite(fit.state).all():
+    if not (np.isfinite(fit.state).all() and np.isfinite([fit.value, fit.largest]).all()):
         raise NotFiniteError
     return fit
 
@@ -227,15 +237,16 @@ def _learn_within_batch(fit: SparseFit, rows: Transitions, is_shared: bool) -> S
 IS_WEIGHTED: Any = True
 
 
-def _absorb(phi, reward, phi_next, discount, weight, ends, first, last, state):  # type: ignore[no-untyped-def]
-    """Add the pseudo-gradients and the features of rows first, ..., last - 1, and return the sum of their values."""
-    total = 0.0
+def _absorb(phi, reward, phi_next, discount, weight, ends, first, last, total, bit, state):  # type: ignore[no-untyped-def]
+    """Add the pseudo-gradients and the features of rows first, ..., last - 1, and return a total plus their values."""
     for i in range(first, last):
         fetch(state, _VECTORS, phi, phi_next, i + 1)
         x = row_of(phi, phi_next, reward, discount, weight, ends, IS_WEIGHTED, i)
         total += dot(state, _VECTORS, 0, x.phi, x.row)
         add_row(state, _VECTORS, 1, x.weight * sparse_td_error(state, _VECTORS, 0, x), x)
         add_row(state, _VECTORS, 2, 1.0, x)
+        if x.weight != 0.0:
+            set_bit(state, _VECTORS, 3, bit, x)
     return total
 
 
@@ -252,6 +263,9 @@ def _close_block(fit: SparseFit) -> SparseFit:
     if len(blocks) == _MOST_BLOCKS:
         blocks = tuple(_merge(a, b) for a, b in zip(blocks[::2], blocks[1::2], strict=True))
         size *= 2
+        fit.state[3::_VECTORS] = _merge_bits(fit._seen)
+    if not all(np.isfinite(each.gradient).all() for each in (block, *blocks[-1:])):
+        raise NotFiniteError
     return _drop_moves(fit._replace(blocks=blocks, block=size, counts={}, value=0.0))
 
 
@@ -259,6 +273,14 @@ def _merge(one: SparseBlock, other: SparseBlock) -> SparseBlock:
     numbers = {**one.counts, **other.counts}
     counts = {number: one.counts.get(number, 0) + other.counts.get(number, 0) for number in numbers}
     return SparseBlock(one.gradient + other.gradient, counts, one.value + other.value)
+
+
+def _merge_bits(seen: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return the bits of merged blocks: bit k is set if bit 2 k or bit 2 k + 1 was."""
+    merged = np.zeros_like(seen)
+    for k in range(_MOST_BLOCKS // 2):
+        merged |= ((seen >> 2 * k & 3) != 0).astype(np.uint32) << k
+    return merged
 
 
 def _drop_moves(fit: SparseFit) -> SparseFit:

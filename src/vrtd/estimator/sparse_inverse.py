@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,15 +55,24 @@ class SparseInverse:
         return np.multiply(vector, self._algorithm.step_size * len(self.rows), out=w, where=epochs.is_new)
 
 
-def choose_epochs(algorithm: VRTD, rows: Transitions, vector: Floats) -> tuple[int, float]:
-    """Return the number of epochs of `SparseInverse` for which Q v is most accurate, and its mean squared error.
+class Choice(NamedTuple):
+    """Number of epochs for Q v, and the error that is left."""
 
-    With too few epochs, Q v is not yet the solution; with too many, it follows the noise of the rows. The error is that
-    of phi.w over kept rows. Its variance follows from the difference between the solutions w of two halves of the rows.
-    Its bias is the distance of their mean from that after the last epoch, less what the variance explains.
+    n_epochs: int
+    error: float = 0.0  # mean square of the error of phi.w over kept rows, as far as some more epochs show it
+    rest: float = 0.0  # mean of the squares of v + A w, each divided by the mean square of its feature
+
+
+def choose_epochs(algorithm: VRTD, rows: Transitions, vector: Floats) -> Choice:
+    """Return the number of epochs of `SparseInverse` for which Q v is most accurate.
+
+    With too few epochs, Q v is not yet the solution; with too many, it follows the noise of the rows. The variance of
+    w follows from the difference between the solutions of two halves of the rows. Its bias is the distance of their
+    mean from that after the last epoch, less what the variance explains. If all epochs are too short, this bias is too
+    small, but v + A w is still large. There, w and A come from different halves, so that their noise causes no bias.
     """
     if len(rows) < _LEAST_TESTED:
-        return FEW_EPOCHS, 0.0
+        return Choice(FEW_EPOCHS)
     phi, best, errors = part_of(rows.phi, 0, _MOST_TESTED), 1, np.zeros(1)
     halves = [_Epochs(algorithm, rows, vector, first, 2) for first in (0, 1)]
     found: list[Any] = []
@@ -76,7 +85,14 @@ def choose_epochs(algorithm: VRTD, rows: Transitions, vector: Floats) -> tuple[i
         best = 1 + int(np.argmin(errors))
         if len(found) >= 2 * best + 2:
             break
-    return best, float(errors[best - 1]) * halves[0].size ** 2
+    one, other = halves[0].gradient_on(halves[1]), halves[1].gradient_on(halves[0])
+    squares = np.zeros(len(vector))
+    specialise(_add_squares, "add_squares", {})(loop_columns(rows)[0], squares)
+    is_known = ~(halves[0].is_new | halves[1].is_new) & (squares > 0.0)
+    products = one[is_known].astype(np.float64) * other[is_known] / squares[is_known]
+    rest = max(float(products.mean()), 0.0) if len(products) else 0.0
+    scale = halves[0].size ** 2
+    return Choice(best, float(errors[best - 1]) * scale, rest * len(rows) * scale)
 
 
 def td_errors(rows: Transitions, theta: Floats) -> Floats:
@@ -117,6 +133,13 @@ class _Epochs:
     def w(self) -> NDArray[np.float32]:
         """The solution so far, divided by the size of v, as a view."""
         return self._table[:, 0]
+
+    def gradient_on(self, other: _Epochs) -> NDArray[np.float32]:
+        """Return v + A w, divided by the size of v, with A from the rows of another one, as a view."""
+        gradient, table = self._table[:, 1], self._table.ravel()
+        np.divide(self._vector, self.size, out=gradient, casting="same_kind")
+        self._add_product(*self._columns, *other._rows, table)
+        return gradient
 
     def __iter__(self) -> Iterator[None]:
         """Yield after each epoch, until the pseudo-gradient is small."""
@@ -166,6 +189,12 @@ def _add_product(phi, reward, phi_next, discount, weight, ends, first, stride, n
         fetch(table, 4, phi, phi_next, first + stride * (j + 1))
         x = row_of(phi, phi_next, reward, discount, weight, ends, IS_WEIGHTED, first + stride * j)
         add_row(table, 4, 1, x.weight * sparse_bootstrap_difference(table, 4, 0, x) / n_rows, x)
+
+
+def _add_squares(phi, squares):  # type: ignore[no-untyped-def]
+    """Add up the squares of each feature."""
+    for e in range(phi.values.size):
+        squares[phi.columns[e]] += np.float64(phi.values[e]) ** 2
 
 
 def _find_features(phi, first, stride, n_rows, is_new):  # type: ignore[no-untyped-def]

@@ -92,3 +92,13 @@ def add_row(table, n_vectors, k, factor, x):
     first, last = entries(x.phi, x.row)
     for e in range(first, last):
         table[place(x.phi.columns[e], n_vectors, k)] += factor * x.phi.values[e]
+
+
+@kernel
+def set_bit(table, n_vectors, k, bit, x):
+    """Set a bit in the whole numbers of vector k, at the features of the state that are not 0."""
+    first, last = entries(x.phi, x.row)
+    for e in range(first, last):
+        if x.phi.values[e] != 0.0:
+            at = place(x.phi.columns[e], n_vectors, k)
+            table[at] = np.float64(np.int64(table[at]) | bit)

@@ -16,13 +16,14 @@ import vrtd
 from tests.helpers.sparse import as_sparse, random_rows, thin_out
 from tests.helpers.streams import some_rows, to_samples, with_columns
 from tests.reference.sparse_fit import Constants, Run
-from vrtd.errors import AccuracyWarning, DataError, InvalidInputError
+from vrtd.errors import AccuracyWarning, ConvergenceWarning, DataError, DivergenceError, InvalidInputError
 from vrtd.estimator import sparse_fit, sparse_inverse
 from vrtd.estimator.linear_state import FIRST_BLOCK
 from vrtd.estimator.sparse_estimate import estimate_sparse_point, estimate_sparsely
 from vrtd.estimator.sparse_fit import SparseFit, first_sparse_fit, learn_sparsely
 from vrtd.estimator.sparse_inverse import FEW_EPOCHS, SparseInverse, choose_epochs
 from vrtd.estimator.sparse_reservoir import add_sparse, empty_sparse_reservoir
+from vrtd.kernels.random import words_of
 from vrtd.logs.log import WrappedLog
 from vrtd.sparse import join_tables, part_of, products, take_rows
 
@@ -92,8 +93,115 @@ def test_the_bits_do_not_depend_on_how_rows_are_split() -> None:
     whole, split = (learned(rows, cuts) for cuts in ((), (1, 60, 61, 200, 950)))
     assert whole.anchor == split.anchor == 4
     assert split.state.tobytes() == whole.state.tobytes()
+    assert [block.value for block in split.blocks] == [block.value for block in whole.blocks]
     one, other = (estimate_sparse_point(fit) for fit in (whole, split))
     assert one.theta.tobytes() == other.theta.tobytes()
+
+
+@pytest.mark.parametrize("cuts", [(7500,), (700, 7000, 7001, 7950)])
+def test_a_step_that_large_rows_lower_does_not_depend_on_how_rows_are_split(cuts: tuple[int, ...]) -> None:
+    rows, _ = random_rows(10_001, 600, 4)
+    for row, size in ((7000, 2.5), (7900, 2.5 * np.sqrt(1.0008))):
+        rows.data[rows.indptr[row] : rows.indptr[row + 1]] = size
+    found = []
+    for ends in ((10_000,), (*cuts, 10_000)):
+        evaluator = vrtd.Evaluator(discount=GAMMA)
+        for first, last in pairwise((0, *ends)):
+            evaluator.partial_fit(
+                vrtd.logs.from_arrays(rows[first:last], np.ones(last - first), rows[first + 1 : last + 1])
+            )
+        found.append((evaluator.theta_.tobytes(), evaluator.diagnostics_.settings["step_size"]))
+    assert found[0] == found[1]
+    assert found[0][1] < 0.05
+
+
+@pytest.mark.parametrize("algorithm", ["auto", vrtd.TD(0.1)])
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_a_number_that_is_not_finite_is_refused_and_changes_nothing(algorithm: Any, is_empty: bool) -> None:
+    """Also in a row without features, and in a block that later rows complete."""
+    rows, values = random_rows(12_001, 600, 4)
+    if is_empty:
+        rows.data[rows.indptr[11_500] : rows.indptr[11_501]] = 0.0
+        rows.eliminate_zeros()
+    reward = values[:-1]
+    bad = reward.copy()
+    bad[11_500] = np.nan
+    evaluator = vrtd.Evaluator(algorithm, discount=GAMMA)
+    evaluator.partial_fit(vrtd.logs.from_arrays(rows[:8000], reward[:8000], rows[1:8001]))
+    before = evaluator.theta_.tobytes()
+    with pytest.raises(DataError, match=r"A number in reward is not finite at .*row 3500"):
+        evaluator.partial_fit(vrtd.logs.from_arrays(rows[8000:12_000], bad[8000:], rows[8001:]))
+    assert evaluator.n_rows_ == 8000
+    assert evaluator.theta_.tobytes() == before
+
+
+def test_sums_that_overflow_single_precision_are_refused() -> None:
+    rows, values = random_rows(12_001, 600, 4)
+    reward = values[:-1].copy()
+    reward[11_500] = 1e300
+    with pytest.raises(DivergenceError, match="parameters overflowed"):
+        vrtd.Evaluator(discount=GAMMA).fit(vrtd.logs.from_arrays(rows[:-1], reward, rows[1:]))
+
+
+def scaled_logs(scale: Any) -> tuple[Any, Any, vrtd.logs.Log]:
+    """Return rows with scaled columns, their values, and a log of them."""
+    rows, values = random_rows(20_001, 600, 4)
+    rows.data *= np.broadcast_to(scale, 600)[rows.indices]
+    reward = values[:-1] - GAMMA * values[1:] + 0.1 * np.random.default_rng(0).normal(size=20_000)
+    return rows, values, vrtd.logs.from_arrays(rows[:-1], reward, rows[1:])
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e30, 1e-18, np.where(np.arange(600) == 7, 1000.0, 1.0)])
+def test_features_of_different_scales_are_learned_alike(scale: Any) -> None:
+    rows, values, log = scaled_logs(scale)
+    evaluator = vrtd.Evaluator(discount=GAMMA).fit(log)
+    found = evaluator.predict(rows[:2000], return_interval=0.95)
+    assert evaluator.diagnostics_.converged
+    assert np.sqrt(np.mean((found.value - values[:2000]) ** 2)) < 0.04
+    assert np.mean((found.low < values[:2000]) & (values[:2000] < found.high)) > 0.85
+
+
+@pytest.mark.parametrize("step_size", [1e-3, 1e-4, 1e-6])
+def test_a_step_that_is_too_small_is_warned_of(step_size: float) -> None:
+    _, _, log = scaled_logs(1.0)
+    with pytest.warns(ConvergenceWarning, match="the initial transient adds"):
+        evaluator = vrtd.Evaluator("vrtd", step_size=step_size, discount=GAMMA, cost="linear").fit(log)
+    assert not evaluator.diagnostics_.converged
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_first_anchor_of_a_slow_chain_is_not_far_off(seed: int) -> None:
+    """Its rows are adjacent, so that an inner loop over them in order of time drifts."""
+    rng, n, d, k = np.random.default_rng(seed), 8000, 600, 3
+    stays = rng.random((n + 1, k)) >= 0.02
+    stays[0] = False
+    last = np.maximum.accumulate(np.where(stays, 0, np.arange(n + 1)[:, None]), axis=0)
+    columns = np.take_along_axis(rng.integers(0, d // k, (n + 1, k)), last, axis=0) + d // k * np.arange(k)
+    rows = csr_array((np.ones(columns.size), columns.ravel(), np.arange(0, columns.size + 1, k)), shape=(n + 1, d))
+    values = rows @ rng.normal(size=d)
+    log = vrtd.logs.from_arrays(rows[:-1], values[:-1] - GAMMA * values[1:] + rng.normal(size=n), rows[1:])
+    found = vrtd.Evaluator(discount=GAMMA).fit(log).predict(rows)
+    assert np.sqrt(np.mean((found - values) ** 2)) < np.sqrt(np.mean(values**2))
+
+
+def test_states_that_are_visited_have_an_interval_even_if_td_errors_are_0() -> None:
+    state = np.random.default_rng(0).integers(0, 600, 30_001)
+    reward = np.where(state[:-1] < 300, 0.0, np.random.default_rng(1).normal(1.0, 1.0, 30_000))
+    weight = np.where(state[:-1] == 7, 0.0, 1.0)
+    log = vrtd.logs.from_arrays(state[:-1], reward, state[1:], weight=weight)
+    evaluator = vrtd.Evaluator(features=vrtd.features.Tabular(600), discount=0.0, cost="linear").fit(log)
+    found = evaluator.predict([5, 300, 7], return_interval=0.95)
+    assert (found.low[0], found.high[0]) == (0.0, 0.0)
+    assert found.low[1] < 1.0 < found.high[1]
+    assert np.isinf(found.high[2])  # only in rows with the weight 0
+
+
+def test_bits_of_merged_blocks() -> None:
+    bits = np.random.default_rng(0).random((50, sparse_fit._MOST_BLOCKS)) < 0.2
+    powers = 1 << np.arange(sparse_fit._MOST_BLOCKS)
+    merged = sparse_fit._merge_bits((bits * powers).sum(axis=1).astype(np.uint32))
+    expected = (bits[:, ::2] | bits[:, 1::2]) * powers[: sparse_fit._MOST_BLOCKS // 2]
+    np.testing.assert_array_equal(merged, expected.sum(axis=1))
 
 
 @pytest.mark.parametrize(("n", "step", "bad"), [(600, 0.2, 16), (40_000, 0.005, 1)])
@@ -108,10 +216,11 @@ def test_the_best_number_of_epochs_is_chosen(n: int, step: float, bad: int) -> N
         w = SparseInverse(algorithm, rows.astype(np.float32), n_epochs)(vector)
         return float(np.square(rows.phi @ (w - truth)).mean())
 
-    chosen, estimated = choose_epochs(algorithm, rows.astype(np.float32), vector)
-    assert error(chosen) < 1.1 * min(error(k) for k in (1, 2, 4, 8, 16))
-    assert error(bad) > 1.3 * error(chosen)
-    assert 0.4 < estimated / error(chosen) < 2.5
+    choice = choose_epochs(algorithm, rows.astype(np.float32), vector)
+    best = error(choice.n_epochs)
+    assert best < 1.1 * min(error(k) for k in (1, 2, 4, 8, 16))
+    assert error(bad) > 1.3 * best
+    assert 0.4 < choice.error / best < 2.5
 
 
 def make_transitions(n: int, seed: int) -> vrtd.Transitions:
@@ -172,19 +281,24 @@ def test_pairing_of_sparse_rows_is_that_of_dense_ones() -> None:
     assert all(np.array_equal(sparse.columns[name], dense.columns[name]) for name in ("reward", "terminated", "starts"))
 
 
-def test_a_sparse_reservoir_is_uniform_and_the_same_however_rows_are_split() -> None:
-    rows = as_sparse(thin_out(some_rows(500, 4)))
-    whole, split = add_sparse(empty_sparse_reservoir(30, 1), rows), empty_sparse_reservoir(30, 1)
+@pytest.mark.parametrize("most_bytes", [1 << 24, 1500])
+def test_a_sparse_reservoir_is_uniform_and_the_same_however_rows_are_split(most_bytes: int) -> None:
+    """Rows take 40 bytes and 12 for each of up to 8 numbers."""
+    rows, empty = as_sparse(thin_out(some_rows(500, 4))), empty_sparse_reservoir(30, 1, most_bytes)
+    whole, split = add_sparse(empty, rows), empty
     for first in range(0, 500, 3):
         split = add_sparse(split, rows.part(first, min(500, first + 3)))
+        assert split.rows is not None
+        assert len(split.parts) <= 65
+        assert 40 * len(split.rows) + 12 * (split.rows.phi.nnz + split.rows.phi_next.nnz) <= most_bytes
     assert whole.rows is not None
     assert split.rows is not None
-    assert len(whole.rows) == split.n_kept == 30
+    in_order = np.argsort(words_of(empty.stream, np.arange(500)))
+    n_bytes = 40 + 12 * (np.diff(rows.phi.indptr) + np.diff(rows.phi_next.indptr))
+    n = min(30, int((np.cumsum(n_bytes[in_order]) <= most_bytes).sum()))
+    np.testing.assert_array_equal(whole.rows.reward, rows.reward[in_order[:n]])
     assert whole.rows.reward.tobytes() == split.rows.reward.tobytes()
     assert (whole.rows.phi != split.rows.phi).nnz == 0
-    places = np.flatnonzero(np.isin(rows.reward, whole.rows.reward))
-    assert places.min() < 100
-    assert places.max() >= 400
 
 
 def test_tables_of_both_kinds_agree() -> None:
@@ -341,4 +455,4 @@ def test_the_peak_of_memory_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
         tracemalloc.stop()
     assert evaluator.n_features == d
     assert now < 23, (now, peak)
-    assert peak < 36, (now, peak)  # 12 for the 24 blocks, 16 for two copies of the kept rows, and 8 others
+    assert peak < 38, (now, peak)  # 12 for the 24 blocks, 16 for two copies of the kept rows, and 10 others
