@@ -47,7 +47,7 @@ _MOST_UNSEEN, _MOST_SHOWN = 10_000, 20  # unseen features that are listed, and s
 _MOST_EXPLAINED = 10_000  # rows; more would take memory and add little accuracy
 _REMEDIES: dict[str, str] = {
     "rows": "Use more data, or lower pilot_rows.",
-    "transient": "Use more data, a larger step, or the closed form.",
+    "transient": "Use more data or the closed form, or a larger step if you chose it.",
     "bias": "Use a smaller step, or VRTD.",
     "variance": "Use a larger batch, a smaller step, or the closed form.",
     "budget": "Use more data: with these rows no method is much more accurate.",
