@@ -248,6 +248,17 @@ def test_sparse_and_dense_rows_have_the_same_answers(few_features: None, monkeyp
     np.testing.assert_allclose(found["sparse"], found["dense"], rtol=1e-6, atol=1e-7)
 
 
+def test_a_rare_text_has_no_interval(few_features: None) -> None:
+    """The closed form fits the noise of its rows, which may be larger than the differences between texts."""
+    rng = np.random.default_rng(0)
+    text = rng.integers(3, size=4001)
+    text[1000:1003] = 7
+    log = vrtd.logs.from_arrays(text[:-1], 10.0 * rng.normal(size=4000), text[1:])
+    found = vrtd.Evaluator("closed_form", features="hash:10", discount=0.0).fit(log)
+    low, high = found.predict(np.array([0, 2, 7, 9]), return_interval=0.95)[1:]
+    assert np.isfinite(high - low).tolist() == [True, True, False, False]
+
+
 def test_cost_chooses_it_too(few_features: None) -> None:
     found = an_evaluator("auto", cost="quadratic").fit(a_log(1000))
     assert found.algorithm_ is None
