@@ -121,7 +121,7 @@ def _call(
     answer: Any = function(*arrays)
     is_sparse_answer = issparse(answer)
     answer = cast("Any", answer)
-    if is_sparse_answer and keeps_sparse and answer.shape[1] > MOST_DENSE:
+    if is_sparse_answer and keeps_sparse and answer.ndim == 2 and answer.shape[1] > MOST_DENSE:
         check_most(answer.shape[1], FEWER, most=MOST_SPARSE)
         rows: Any = as_sparse_rows("features", answer)
     else:

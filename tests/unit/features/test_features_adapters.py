@@ -4,6 +4,7 @@ import builtins
 
 import numpy as np
 import pytest
+from scipy.sparse import coo_array
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
@@ -82,6 +83,10 @@ def test_a_function_sees_the_shape_of_the_observations():
     [
         (
             lambda s: s[:, 0],
+            r"features of 8 observations must be numbers of shape \(8, d\), but .* returned float64 of shape \(8,\)",
+        ),
+        (
+            lambda s: coo_array(s[:, 0]),
             r"features of 8 observations must be numbers of shape \(8, d\), but .* returned float64 of shape \(8,\)",
         ),
         (lambda s: s[:-1], r"must be numbers of shape \(8, d\), but .* returned float64 of shape \(7, 3\)"),
