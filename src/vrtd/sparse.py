@@ -49,9 +49,9 @@ def as_sparse_rows(name: str, value: Any) -> csr_array:
 
     if value.ndim != 2 or value.dtype.kind not in "biuf":
         raise DataError(
-            f"{name} must be a sparse matrix of numbers with one row per step, but has dtype {value.dtype} and shape "
-            f"{value.shape}.",
-            "Convert it.",
+            f"{name} must be a sparse matrix of numbers with one row per observation, but has dtype {value.dtype} and "
+            f"shape {value.shape}.",
+            "Convert it." if value.ndim == 2 else "Pass a matrix with one row per observation, for example phi[[0]].",
         )
     rows = csr_array(value)
     try:

@@ -5,7 +5,7 @@ SIAM J. Sci. Stat. Comput. 7. It needs only products A v = mean of weight phi (d
 -A - A^T is positive definite but for the ends of the log, and GMRES then converges however short its cycles are
 (S. C. Eisenstat, H. C. Elman, M. H. Schultz 1983). Rows and columns of A are divided by the root mean squares of the
 features. Iterates then stay orthogonal to directions in which features are dependent: these keep theta_0, as features
-do that are 0 in every row.
+do that are 0 in every row with a weight above 0.
 
 If this takes many products, and the LU factors of A are small, as with tile coding, these precondition the rest. They
 are those of A - e I with a small number e, because A may be singular; they keep these directions, too. In the order of
@@ -28,7 +28,7 @@ from scipy.sparse.linalg import LinearOperator, gmres, splu
 from vrtd.arrays import Floats
 from vrtd.errors import DataError, SingularSystemError
 from vrtd.estimator.block_totals import FIRST_BLOCK, Ends
-from vrtd.estimator.least_squares import LEAST_BLOCKS, LEAST_SEEN, ROWS_PER_FEATURE, Solution
+from vrtd.estimator.least_squares import LEAST_BLOCKS, LEAST_SEEN, ROWS_PER_FEATURE, Solution, nothing_seen
 from vrtd.estimator.rows import join_rows
 from vrtd.problems import Transitions
 from vrtd.sparse import row_bytes
@@ -54,7 +54,7 @@ class IterativeFit(NamedTuple):
 
     theta: Floats | None = None  # (d,); None before the first pass is complete
     n_rows: int = 0
-    squares: Floats = _EMPTY  # (d,) mean squares of the features
+    squares: Floats = _EMPTY  # (d,) mean squares of the features, which are taken as 0 in rows of weight 0
     mean_phi: Floats = _EMPTY  # (d,)
     residual: float = 1.0  # norm of A theta + b relative to that at theta_0
     n_products: int = 0  # with A
@@ -152,7 +152,7 @@ class LogProducts:
         keeps, n_bytes, n_rows = True, 0.0, 0
         for rows in self.rows():
             n_rows += len(rows)
-            self.squares += _column_sums(rows.phi * rows.phi)
+            self.squares += _sum_squares(rows)
             self.total_phi += _column_sums(rows.phi)
             self.b += rows.phi.T @ (rows.weight * rows.reward)
             if not keeps:
@@ -234,6 +234,11 @@ def _column_sums(table: Any) -> Floats:
     return np.asarray(table.sum(axis=0)).ravel()
 
 
+def _sum_squares(rows: Transitions) -> Floats:
+    """Return the sums of phi^2 over rows with a weight above 0; the others determine nothing."""
+    return np.asarray((rows.phi * rows.phi).T @ (rows.weight > 0.0))
+
+
 def _count_bytes(rows: Transitions) -> float:
     return len(rows) * (row_bytes(rows.phi) + row_bytes(rows.phi_next))
 
@@ -279,7 +284,7 @@ def _add_up(held: list[Transitions], matrices: list[Any], most: int) -> bool:
 
 
 class _System:
-    """The linear system of the features that were not 0 in every row, with A in scaled coordinates."""
+    """The linear system of the features that are seen, with A in scaled coordinates."""
 
     def __init__(self, products: LogProducts, seen: NDArray[np.intp], size: Floats) -> None:
         self.products, self.seen, self.size = products, seen, size
@@ -362,7 +367,8 @@ def solve_iteratively(
     read : callable
         Function that returns all rows, in order, each time it is called.
     theta_0 : array of shape (d,)
-        The parameters of features that were 0 in every row, and of directions in which features are dependent.
+        The parameters of features that were 0 in every row with a weight above 0, and of directions in which features
+        are dependent.
     keep : callable
         Function that receives the solution so far after each cycle of GMRES.
     tell : callable, default=None
@@ -372,7 +378,7 @@ def solve_iteratively(
     n, squares = products.n_rows, products.squares
     seen = np.flatnonzero(squares > 0.0)
     if not seen.size:
-        raise SingularSystemError("All features are 0 in every row.", "Use other features.")
+        raise nothing_seen()
     system = _System(products, seen, np.sqrt(squares[seen] / n))
     rest = products.b + products(theta_0) if theta_0.any() else products.b
     if not (np.isfinite(rest).all() and np.isfinite(system.size).all()):
@@ -420,7 +426,7 @@ def _measure_blocks(products: LogProducts, fit: IterativeFit, seen: NDArray[np.i
                 gradients[-1] += (rows.phi.T @ visits)[seen]
             values[k] += value.sum()
             largest = max(largest, float(np.abs(value).max(initial=0.0)))
-            is_seen[np.unique(rows.phi.nonzero()[1])] = True
+            is_seen |= _sum_squares(rows) > 0.0
             first, at = last, at + last - first
             if at == rows_of[k]:
                 n_seen += is_seen

@@ -42,12 +42,12 @@ class Solution:
     theta: Floats  # (d,)
     n_rows: int
     least_rows: int  # for an interval
-    seen: NDArray[np.bool_]  # (d,) features that were not 0 in every row; the others keep theta_0
+    seen: NDArray[np.bool_]  # (d,) features that were not 0 in a row with a weight above 0; the others keep theta_0
     rare: NDArray[np.bool_]  # (d,) features that were not 0 in too few blocks to estimate their noise
     influence: Floats | None  # (B, d) block means of H g_x; None if there are too few rows for blocks
     mean_phi: Floats  # (d,) mean of the features
     own: Floats  # (B,) influence of blocks on mean_phi.theta through mean_phi
-    squares: Floats  # (d,) mean squares of the features
+    squares: Floats  # (d,) mean squares of the features, which are taken as 0 in rows of weight 0
     ends: Ends  # of the blocks
     degrees: int  # degrees of freedom
     size: Floats  # (d,) root mean squares of the features; 1 for unseen ones
@@ -89,7 +89,7 @@ class MatrixSums(NamedTuple):
     The sums are equal in every bit, independent of how the stream is split.
     """
 
-    squares: Floats  # (d,) sum of phi^2
+    squares: Floats  # (d,) sum of phi^2 over rows with a weight above 0; the others determine nothing
     total_phi: Floats  # (d,) sum of phi
     total: Floats  # (d, d + 1) sums of A_x and b_x
     n_summed: int = 0
@@ -252,8 +252,9 @@ def solve(sums: MatrixSums, theta_0: Floats, sample: NDArray[np.floating[Any]]) 
     sums : MatrixSums
         The sums over the rows.
     theta_0 : array of shape (d,)
-        The parameters of features that were 0 in every row, and of directions in which features are dependent. The
-        rows do not determine them, and they do not affect the value of any state in the span of the rows.
+        The parameters of features that were 0 in every row with a weight above 0, and of directions in which features
+        are dependent. The rows do not determine them, and they do not affect the value of any state in the span of the
+        rows.
     sample : array of shape (n, d)
         Feature rows from which these directions are found.
     """
@@ -263,7 +264,7 @@ def solve(sums: MatrixSums, theta_0: Floats, sample: NDArray[np.floating[Any]]) 
     seen = squares > 0.0
     theta = theta_0.copy()
     if not seen.any():
-        raise SingularSystemError("All features are 0 in every row.", "Use other features.")
+        raise nothing_seen()
     n = max(sums.n_rows, 1)
     A = total[np.ix_(seen, np.append(seen, False))] / n
     rest = (total[:, d] + total[:, :d] @ theta)[seen] / n  # A theta_0 + b
@@ -300,6 +301,13 @@ def solve(sums: MatrixSums, theta_0: Floats, sample: NDArray[np.floating[Any]]) 
     )  # fmt: skip
 
 
+def nothing_seen() -> SingularSystemError:
+    """Return the error of rows that determine no parameter."""
+    return SingularSystemError(
+        "All features are 0 in every row with a weight above 0.", "Use other features, or other weights."
+    )
+
+
 def _gradients_by_block(sums: MatrixSums, theta: Floats, A: Floats) -> Floats:
     """Return the sums (B, d) of g_x at theta over each block."""
     if sums.gradients is not None:
@@ -315,13 +323,13 @@ def _largest_rms(columns: Floats) -> float:
 
 
 def _accumulate(rows: Transitions, total: Floats, squares: Floats, total_phi: Floats) -> None:
-    """Add A_x and b_x of the rows to `total`, phi^2 to `squares` and phi to `total_phi`."""
+    """Add A_x and b_x of the rows to `total`, phi^2 to `squares` if the weight is above 0, and phi to `total_phi`."""
     if np.count_nonzero(rows.phi) < _SPARSE * rows.phi.size:
         scratch = np.empty(2 * len(squares), np.int64)
         _accumulate_sparse(*loop_columns(rows)[:5], total, squares, total_phi, scratch)
         return
     phi = rows.phi.astype(np.float64)
-    squares += np.square(phi).sum(axis=0)
+    squares += np.square(phi[rows.weight > 0.0] if rows.is_weighted else phi).sum(axis=0)
     total_phi += phi.sum(axis=0)
     psi = rows.discount[:, None] * rows.phi_next - phi
     left = phi * rows.weight[:, None] if rows.is_weighted else phi
@@ -348,7 +356,8 @@ def _accumulate_sparse(phi, reward, phi_next, discount, weight, sums, squares, t
         for a in range(n_mine):
             i = mine[a]
             value = w * phi[k, i]
-            squares[i] += phi[k, i] ** 2
+            if w > 0.0:
+                squares[i] += phi[k, i] ** 2
             total_phi[i] += phi[k, i]
             sums[i, d] += value * reward[k]
             for c in range(n_mine):

@@ -241,10 +241,9 @@ class FitSummary:
         if not np.isfinite(size):
             raise InvalidInputError("The squares of the TD errors are too large for an interval.", "Scale the rewards.")
         unseen, rare = np.flatnonzero(~solution.seen), np.flatnonzero(solution.seen & solution.rare)
-        spans, spare = solution.spans, None
+        spans = solution.spans
         if self.state.iterative is not None:
             slowness, spans = self.state.iterative.doubt, partial(_has_none, unseen)
-            spare = self._spare_variance(solution.theta, np.append(unseen, rare))
         else:
             slowness = find_slowness(self.reduced, solution.n_rows) if self.is_usable else None
         return BlockSpread(
@@ -254,7 +253,6 @@ class FitSummary:
             spans=spans,
             unseen=unseen,
             rare=rare,
-            spare=spare,
             leak=solution.leak,
             largest=solution.largest,
             doubt=solution.doubt or slowness,
@@ -280,7 +278,11 @@ class FitSummary:
         )  # fmt: skip
 
     def _spare_variance(self, theta: Floats, unknown: NDArray[np.intp]) -> float | None:
-        """Return the mean square of the known parameters if features are hashed, so that no feature is special."""
+        """Return the mean square of the known parameters if features are hashed, so that no feature is special.
+
+        Rare parameters stay near theta_0 in a `SparseFit`. The closed form has no such variance: it fits the noise of
+        rare features, so that their errors do not vary like the parameters.
+        """
         if not isinstance(self.state.features, Hashed):
             return None
         is_known = np.ones(len(theta), np.bool_)

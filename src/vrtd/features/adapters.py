@@ -262,9 +262,14 @@ def _is_fitted(transformer: Any) -> bool:
         return True  # there is nothing to fit
     try:
         from sklearn.exceptions import NotFittedError
+        from sklearn.pipeline import Pipeline
+        from sklearn.utils import get_tags
         from sklearn.utils.validation import check_is_fitted
     except ImportError:
         raise MissingExtraError("scikit-learn", "sklearn") from None
+    if isinstance(transformer, Pipeline):  # its own check is that of the last step, also if that step needs no fit
+        steps = (step for _, step in reversed(transformer.steps) if callable(getattr(step, "fit", None)))
+        return _is_fitted(next((step for step in steps if get_tags(step).requires_fit), None))
     try:
         check_is_fitted(transformer)
     except NotFittedError:

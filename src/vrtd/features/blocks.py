@@ -19,7 +19,7 @@ from vrtd.features.features import (
     finite_rows,
     row_dtype,
 )
-from vrtd.sparse import as_sparse_rows, is_sparse, join_tables, make_rows, part_of, to_dense, to_sparse
+from vrtd.sparse import as_sparse_rows, is_sparse, join_tables, make_rows, part_of, to_sparse
 from vrtd.sparse import finite_rows as all_finite_rows
 
 # The user's code is always called with this many rows, because the number of rows changes how a matrix product rounds.
@@ -99,13 +99,12 @@ def try_on(
     check_finite(few[0], TRY[0])
     found = _call(function, few, n, keeps_sparse)
     width, as_sparse = int(found.shape[1]), is_sparse(found)
-    together = to_dense(call_in_blocks(function, few, width, as_sparse))
-    close = _TOLERANCE * float(np.abs(together).max())
+    together = call_in_blocks(function, few, width, as_sparse)
+    close = _TOLERANCE * float(abs(together).max())
     for row in range(len(few[0])):
-        alone = to_dense(call_in_blocks(function, tuple(array[row : row + 1] for array in few), width, as_sparse))
-        same = np.allclose(alone, together[row], rtol=_TOLERANCE, atol=close)
+        alone = call_in_blocks(function, tuple(array[row : row + 1] for array in few), width, as_sparse)
         require(
-            same,
+            abs(alone - together[[row]]).max() <= close,
             f"The feature function must treat each observation independently, but row {row} changes when passed alone.",
             "Compute means, ranges and similar quantities beforehand, and keep them fixed.",
         )
@@ -121,7 +120,7 @@ def _call(
     answer: Any = function(*arrays)
     is_sparse_answer = issparse(answer)
     answer = cast("Any", answer)
-    if is_sparse_answer and keeps_sparse and answer.shape[1] > MOST_DENSE:
+    if is_sparse_answer and keeps_sparse and answer.ndim == 2 and answer.shape[1] > MOST_DENSE:
         check_most(answer.shape[1], FEWER, most=MOST_SPARSE)
         rows: Any = as_sparse_rows("features", answer)
     else:

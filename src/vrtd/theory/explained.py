@@ -23,6 +23,7 @@ from vrtd.arrays import Floats, check_theta
 from vrtd.errors import InvalidInputError
 from vrtd.problems import Transitions
 from vrtd.series import LEAST_WINDOWS, clip_negative, lag_covariance, lag_window
+from vrtd.sparse import is_scipy_sparse
 from vrtd.theory.sample_noise import check_rows
 
 Indices = NDArray[np.int64]
@@ -77,7 +78,7 @@ def value_explained(
         Consecutive transitions.
     theta : array_like of shape (n_features,), default=None
         Parameters to judge. By default it is the solution of the TD equation of the sample.
-    observations, next_observations : array_like of shape (n_rows, ...), default=None
+    observations, next_observations : array_like or sparse matrix of shape (n_rows, ...), default=None
         States of the transitions. Pass both, or neither. They distinguish states that have equal features.
 
     Returns
@@ -159,7 +160,7 @@ def value_explained(
 
 
 def _matrix(name: str, values: Any, sample: Any) -> Floats:
-    array = np.asarray(values, dtype=np.float64)
+    array = np.asarray(values.toarray() if is_scipy_sparse(values) else values, dtype=np.float64)
     if array.shape[:1] != (len(sample),):
         raise InvalidInputError(
             f"{name} must have {len(sample)} rows, but has the shape {array.shape}.", "Pass one row per transition."

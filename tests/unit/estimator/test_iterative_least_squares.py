@@ -152,6 +152,38 @@ def test_no_blocks_are_solved_for_few_rows() -> None:
     assert not solved(rows_of("sparse", n=800)).is_overfitted
 
 
+def zero_weights(rows: Transitions) -> Transitions:
+    """Return rows in which feature 3 is not 0 only where the weight is 0."""
+    phi = rows.phi.toarray() if rows.is_sparse else rows.phi
+    weight = np.where(phi[:, 3] != 0.0, 0.0, rows.weight)
+    return Transitions.wrap(rows.phi, rows.reward, rows.phi_next, rows.discount, weight, rows.ends)
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_rows_of_weight_0_determine_nothing(form: str) -> None:
+    rows, theta_0 = zero_weights(rows_of(form)), np.ones(D)
+    found, exact = solved(rows, theta_0), dense(rows, theta_0)
+    assert found.theta is not None
+    for solution in (found.as_solution(), exact):
+        assert not solution.seen[3]
+        assert solution.theta[3] == 1.0
+        assert solution.leak[3].any()
+    np.testing.assert_allclose(found.theta, exact.theta, rtol=0.0, atol=1e-5 * np.abs(exact.theta).max())
+    np.testing.assert_allclose(found.squares, exact.squares, atol=1e-12)
+    none = Transitions.wrap(rows.phi, rows.reward, rows.phi_next, rows.discount, np.zeros(len(rows)), rows.ends)
+    for solve_all in (solved, dense):
+        with pytest.raises(SingularSystemError, match="All features are 0 in every row with a weight above 0"):
+            solve_all(none)
+
+
+def test_a_feature_is_rare_if_few_blocks_have_it_with_a_weight() -> None:
+    rows = rows_of("sparse")
+    weight = np.where((np.arange(N) < N // 2) | (rows.phi[:, [3]].toarray()[:, 0] == 0.0), rows.weight, 0.0)
+    late = np.where(np.arange(N) < N * 22 // 24, 0.0, weight)
+    kept = [Transitions.wrap(rows.phi, rows.reward, rows.phi_next, rows.discount, w, rows.ends) for w in (weight, late)]
+    assert [bool(solved(each).rare[3]) for each in kept] == [False, True]
+
+
 def test_a_fit_that_does_not_converge_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(iterative, "_MOST_PRODUCTS", 3)
     monkeypatch.setattr(iterative, "_MOST_CYCLE", 2)
@@ -246,6 +278,17 @@ def test_sparse_and_dense_rows_have_the_same_answers(few_features: None, monkeyp
         assert evaluator.diagnostics_.as_dict()["residual"] < 1e-8
         found[form] = np.array([*values, np.repeat(evaluator.mean_value().low, 50)])
     np.testing.assert_allclose(found["sparse"], found["dense"], rtol=1e-6, atol=1e-7)
+
+
+def test_a_rare_text_has_no_interval(few_features: None) -> None:
+    """The closed form fits the noise of its rows, which may be larger than the differences between texts."""
+    rng = np.random.default_rng(0)
+    text = rng.integers(3, size=4001)
+    text[1000:1003] = 7
+    log = vrtd.logs.from_arrays(text[:-1], 10.0 * rng.normal(size=4000), text[1:])
+    found = vrtd.Evaluator("closed_form", features="hash:10", discount=0.0).fit(log)
+    low, high = found.predict(np.array([0, 2, 7, 9]), return_interval=0.95)[1:]
+    assert np.isfinite(high - low).tolist() == [True, True, False, False]
 
 
 def test_cost_chooses_it_too(few_features: None) -> None:

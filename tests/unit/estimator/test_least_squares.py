@@ -156,6 +156,15 @@ def test_a_singular_system_of_independent_features_is_an_error() -> None:
         solved(with_columns(some_rows(100, 3), phi=np.zeros((100, 3))))
 
 
+def test_features_that_only_rows_of_weight_0_have_are_unseen() -> None:
+    rows = some_rows(400, 3)
+    last = np.arange(400) % 2 * rows.phi[:, 2]
+    phi = np.column_stack([rows.phi[:, :2], last])
+    found = solved(with_columns(rows, phi=phi, weight=np.where(last != 0.0, 0.0, 1.0)))
+    assert found.seen.tolist() == [True, True, False]
+    assert found.spans(np.eye(3)).tolist() == [True, True, False]
+
+
 def test_too_few_rows_have_no_interval() -> None:
     found = solved(some_rows(19 * 16 + 15, 3))
     assert found.why_no_interval == "it needs 320 rows, but there are only 319"

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import vrtd
 from tests.helpers.fits import SETTINGS, N, fitted, make_evaluator, weighted, whole_fit
@@ -114,6 +115,17 @@ def test_bad_calls_are_refused() -> None:
     waiting = vrtd.Evaluator(features="rbf:4", discount=0.9).partial_fit(rows)
     with pytest.raises(NotFittedError, match="received only 100 of 5,000 pilot rows"):
         _ = waiting.theta_
+
+
+def test_every_sparse_matrix_is_valued_and_a_sparse_vector_is_refused() -> None:
+    rng = np.random.default_rng(0)
+    phi = scipy.sparse.random_array((400, 5), density=0.5, rng=rng, format="csr")
+    found = vrtd.Evaluator("closed_form", features="identity", discount=0.5)
+    found.fit(from_arrays(phi[:-1], rng.normal(size=399), phi[1:]))
+    for form in ("bsr", "coo", "csc", "csr", "dia", "dok", "lil"):
+        np.testing.assert_array_equal(found.predict(phi[:3].asformat(form)), found.predict(phi[:3]))
+    with pytest.raises(DataError, match=r"Pass a matrix with one row per observation, for example phi\[\[0\]\]\."):
+        found.predict(phi[0])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import builtins
 
 import numpy as np
 import pytest
+from scipy.sparse import coo_array
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
@@ -82,6 +84,10 @@ def test_a_function_sees_the_shape_of_the_observations():
     [
         (
             lambda s: s[:, 0],
+            r"features of 8 observations must be numbers of shape \(8, d\), but .* returned float64 of shape \(8,\)",
+        ),
+        (
+            lambda s: coo_array(s[:, 0]),
             r"features of 8 observations must be numbers of shape \(8, d\), but .* returned float64 of shape \(8,\)",
         ),
         (lambda s: s[:-1], r"must be numbers of shape \(8, d\), but .* returned float64 of shape \(7, 3\)"),
@@ -167,6 +173,35 @@ def test_a_transformer_that_is_not_fitted_is_fitted_on_a_copy():
     expected = make_pipeline(StandardScaler(), RBFSampler(n_components=7, random_state=0)).fit(DATA).transform(DATA)
     assert made(DATA) == pytest.approx(expected, rel=1e-12)
     assert not hasattr(sampler[0], "mean_")
+
+
+@pytest.mark.parametrize("wrap", [lambda p: p, lambda p: make_pipeline(p, "passthrough")])
+def test_a_pipeline_whose_last_step_needs_no_fit_is_fitted_on_a_copy(wrap):
+    states = np.arange(40) % 4
+    pipeline = wrap(make_pipeline(OneHotEncoder(), FunctionTransformer()))
+    made = as_features(pipeline)
+    assert made.needs_data
+    bound = made.bind(states)
+    assert np.array_equal(bound(states), np.eye(4)[states])
+    assert not bound.needs_data
+    assert bound.bind(states).transformer is bound.transformer
+    assert as_features(pipeline).needs_data
+
+
+class Negative(TransformerMixin, BaseEstimator):
+    """Learns nothing in its fit."""
+
+    def fit(self, X, y=None):
+        return self
+
+    def transform(self, X):
+        return -X
+
+
+def test_a_pipeline_is_fitted_if_its_last_step_that_needs_a_fit_is():
+    pipeline = make_pipeline(Negative(), StandardScaler(), FunctionTransformer()).fit(DATA)
+    assert as_features(pipeline).bind(DATA + 100).transformer is pipeline
+    assert not as_features(make_pipeline(FunctionTransformer(), "passthrough")).needs_data
 
 
 def test_a_fitted_transformer_stays_as_it_is():

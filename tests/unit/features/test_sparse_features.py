@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,21 @@ def test_functions_may_return_sparse_rows() -> None:
     assert features.is_sparse
     assert np.isnan(rows.toarray()[1]).any()
     assert (rows[[0, 2]].indices.tolist(), rows.shape) == ([3, 4_999], (3, 5_000))
+
+
+def test_a_function_with_many_features_is_tested_without_dense_rows() -> None:
+    def ones(states: Any, shift: float = 0.0) -> Any:
+        n, columns = len(states), (states[:, 0] + shift).astype(int)
+        return csr_array((np.ones(n), (np.arange(n), columns)), shape=(n, 1 << 24))
+
+    states = np.arange(10.0)[:, None]
+    tracemalloc.start()
+    assert FromFunction(ones).bind(states).n == 1 << 24
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 24  # bytes; a dense row has 2^27
+    with pytest.raises(InvalidInputError, match="treat each observation independently, but row 0 changes"):
+        FromFunction(lambda s: ones(s, s.max())).bind(states)
 
 
 def test_what_needs_dense_features_says_so() -> None:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import vrtd
 from tests.helpers.statistics import z_limit
@@ -104,6 +105,13 @@ def test_continuous_observations_are_clustered() -> None:
         assert "clusters" in found.remark
         shares.append(found.share)
     assert shares[0] < 0.7 < 0.98 < shares[1]
+
+
+def test_sparse_observations_are_compared_like_dense_ones() -> None:
+    rows, now, then = steps(waves(6), 3000, seed=1)
+    seen, seen_next = np.eye(20)[now], np.eye(20)[then]
+    dense = value_explained(rows, observations=seen, next_observations=seen_next)
+    assert value_explained(rows, observations=csr_array(seen), next_observations=csr_array(seen_next)) == dense
 
 
 def test_values_that_do_not_vary_have_no_share() -> None:
