@@ -148,7 +148,9 @@ class Run:
         n = sum(self.weights()[self.first :])
         w = self.inverse(np.sum(noise, axis=0) / np.sqrt(len(kept) * n), n_epochs)
         square = np.mean([(x.weight * td_error(x, theta)) ** 2 for x in kept])
-        return float(max(error / np.mean([(x.phi @ w) ** 2 for x in kept]), n * rest / square))
+        noise_of_values = np.mean([(x.phi @ w) ** 2 for x in kept])
+        least = 1e-8 * np.mean([(x.phi @ theta) ** 2 for x in kept])
+        return float(max(error / noise_of_values * (error > least), n * rest / square * (rest > least)))
 
     def influence(self) -> Any:
         n_epochs, theta, weights, found = self.choose()[0], self.estimate(), self.weights(), []

@@ -14,6 +14,7 @@ from vrtd.estimator.sparse_inverse import SparseInverse, choose_epochs, td_error
 from vrtd.problems import Transitions
 
 _LEAST_BLOCKS = 11  # for an interval; there are 12 to 24 blocks, of which the first one is left out
+_PRECISION = 1e-4  # of values, relative to their root mean square; if there is no noise, smaller errors do not matter
 _LEAST_SEEN = 4  # blocks in which a feature is not 0, for an interval
 
 
@@ -29,14 +30,15 @@ def estimate_sparse_point(fit: SparseFit) -> LinearPoint:
     errors = td_errors(rows, theta)
     square = float(np.square(errors).mean())
     noise = _measure_noise(rows, errors, n_rows, inverse)
-    excess = max(_divide(choice.error, noise), _divide(n_rows * choice.rest, square))
+    least = _PRECISION**2 * float(np.square(rows.phi @ theta.astype(np.float32)).mean(dtype=np.float64))
+    excess = max(_divide(choice.error, noise, least), _divide(choice.rest, square / n_rows, least))
     if fit.scale is not None:
         theta /= fit.scale
     return LinearPoint(theta, excess, fit.n_dropped, inverse)
 
 
-def _divide(error: float, noise: float) -> float:
-    return error / noise if noise > 0.0 else 0.0
+def _divide(error: float, noise: float, least: float) -> float:
+    return error / noise if noise > 0.0 and error > least else 0.0
 
 
 def _measure_noise(rows: Transitions, errors: Floats, n_rows: float, inverse: SparseInverse) -> float:

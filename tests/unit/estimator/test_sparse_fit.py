@@ -169,6 +169,15 @@ def test_a_step_that_is_too_small_is_warned_of(step_size: float) -> None:
     assert not evaluator.diagnostics_.converged
 
 
+@pytest.mark.filterwarnings("error::vrtd.errors.ConvergenceWarning")
+def test_values_without_noise_are_not_warned_of() -> None:
+    """Their errors are those of single precision, which are larger than the noise."""
+    state = np.arange(6001) % 2
+    log = vrtd.logs.from_arrays(state[:-1], np.ones(6000), state[1:])
+    evaluator = vrtd.Evaluator(features=vrtd.features.Hashed(12), discount=GAMMA).fit(log)
+    np.testing.assert_allclose(evaluator.predict(np.array([0, 1])), 2.0, rtol=1e-5)
+
+
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_the_first_anchor_of_a_slow_chain_is_not_far_off(seed: int) -> None:
     """Its rows are adjacent, so that an inner loop over them in order of time drifts."""
