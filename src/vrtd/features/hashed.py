@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from vrtd.checks import check_count, check_flag, check_positive, require
 from vrtd.features.features import MOST_DENSE, Features, as_rows, check_bound, check_some, check_width, row_dtype
+from vrtd.features.pairs import TargetFeatures
 from vrtd.sparse import make_rows
 
 _MOST_BITS = 24
@@ -138,4 +139,5 @@ class Hashed(Features):
 
 def text_for(features: Any) -> Literal["hash"] | None:
     """Return how text must be read for these features, or None if they do not need hashes."""
-    return "hash" if isinstance(features, Hashed) else None
+    inner = features.features if isinstance(features, TargetFeatures) else features
+    return "hash" if isinstance(inner, Hashed) else None

@@ -116,3 +116,14 @@ def test_many_words_are_hashed_and_otherwise_an_error() -> None:
         vrtd.logs.read(table, observations="word")
     with pytest.raises(InvalidInputError, match=r"was read as a hash, which only hashed features can use"):
         vrtd.Evaluator(discount=0.5).fit(vrtd.logs.read(table, observations="word", text="hash"))
+
+
+def test_text_is_hashed_for_a_target_policy_too() -> None:
+    words = [f"w{i}" for i in range(3_000)]
+    table = {"word": words, "action": [0, 1] * 1_500, "p": [0.5] * 3_000, "reward": [0.0] * 3_000}
+    evaluator = vrtd.Evaluator(features="hash:13", discount=0.5, target=lambda states: np.zeros(len(states), int))
+    columns: Any = {"observations": "word", "action": "action"}
+    with pytest.raises(InvalidInputError, match=r"^A target policy needs dense features.* or log propensities\.$"):
+        evaluator.fit(pyarrow.table(table), **columns)
+    evaluator.fit(pyarrow.table(table), **columns, propensity="p")
+    assert evaluator.features == Hashed(13, categories=(0,), scales=(1.0,))
