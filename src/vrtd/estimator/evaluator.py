@@ -266,6 +266,8 @@ class Evaluator(ValueFunction):
             if report is not None:
                 report(state.n_rows + n_rows, None)
 
+        if report is not None:
+            report(state.n_rows, state.n_rows)  # files of text do not tell the number of rows before
         keep(solve_iteratively(partial(read_again, setup, state, log), initial_theta(setup, state), keep, tell))
 
     def _check(self) -> Self:
