@@ -113,7 +113,7 @@ class Diagnostics:
         Rank of the features on the sample.
     unseen : tuple of int
         Features that were 0 in every row of the sample. For a table, these are the states that were not visited. Of a
-        million features, the first 10,000 are listed.
+        million features, the first 10,000 are listed (see ``lists_all_unseen``).
     condition_number : float or None
         Condition number of the features on the sample.
     largest_norm : float or None
@@ -199,6 +199,11 @@ class Diagnostics:
         if self.n_waiting:
             lines.append(f"{self.n_waiting:,} of {self.n_rows:,} rows are not used yet: their batch is incomplete.")
         return " ".join(lines)
+
+    @property
+    def lists_all_unseen(self) -> bool:
+        """Whether ``unseen`` lists all features that were always 0, rather than the first ones."""
+        return len(self.unseen) < _MOST_UNSEEN
 
     @property
     def text(self) -> str:
