@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
+from math import inf
 from typing import Any, TextIO
 
 from vrtd.errors import InvalidInputError
@@ -96,9 +97,17 @@ class RowProgressBar:
 
     def __init__(self, stream: TextIO, first: str = "starting") -> None:
         self._bar, self._pace = ProgressBar(stream, first), _Pace()
+        self._total = inf  # while it is unknown
 
     def __call__(self, done: int, total: int | None) -> None:
-        """Show the number of rows done and their speed, and the share if the total is known."""
+        """Show the number of rows done and their speed, and the share if the total is known.
+
+        If the rows are used again after all are done, show how often, because the number of repetitions is not known.
+        """
+        self._total = self._total if total is None else total
+        if total is None and done > self._total:
+            self._bar(None, f"all rows used {done / self._total:,.0f} times")
+            return
         self._pace.add(time.monotonic(), done)
         speed = self._pace.speed
         share = None if total is None else min(done / total, 1.0)

@@ -101,6 +101,16 @@ def test_rows_and_their_speed(monkeypatch: pytest.MonkeyPatch, total: int | None
     assert stream.getvalue().splitlines() == [f"vrtd: {line}" for line in expected]
 
 
+def test_rows_that_are_used_again_are_not_counted_as_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_clock(monkeypatch, 0.0, 1.0, 1.0, 21.0, 41.0)
+    stream = io.StringIO()
+    bar = RowProgressBar(stream)
+    bar(1000, 1000)
+    bar(2000, None)
+    bar(110_400, None)
+    assert stream.getvalue().splitlines() == ["vrtd: all rows used 2 times", "vrtd: all rows used 110 times"]
+
+
 def test_what_progress_may_be(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     told: list[float] = []
     for given, expected in ((None, None), (False, None), (told.append, told.append)):

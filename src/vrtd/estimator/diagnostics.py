@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, SingularSystemError
@@ -20,12 +21,12 @@ from vrtd.estimator.overlap import Overlap
 from vrtd.estimator.recursion_spread import RecursionSpread
 from vrtd.estimator.spread import Limit, Spread
 from vrtd.estimator.summary import FitSummary
-from vrtd.features import Auto, Identity, TargetFeatures, table_of
+from vrtd.features import Auto, FromTransformer, Identity, TargetFeatures, table_of
 from vrtd.plots import METRIC_LABELS, new_panels
 from vrtd.problems import Transitions
 from vrtd.report.numbers import plural
 from vrtd.series import block_covariances
-from vrtd.sparse import is_sparse, mean_of, squared_norms
+from vrtd.sparse import is_sparse, mean_of, part_of, squared_norms
 from vrtd.theory import autocorrelation_time
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ _ROUNDING = 1e-8  # relative to the values
 _WINDOWS = 10.0  # a segment must be this many correlation times long to show the correlation
 _LEAST_EXPLAINED = 0.5  # share of the variance of V; below it there is a warning
 _MOST_POOLED = 0.01  # share of rows in states that share a value; above it there is a warning
+_MOST_LACKING = 0.01  # mean number of features that a row lacks; above it there is a warning
 _MOST_LISTED = 5  # features that a remark lists
 _MOST_UNSEEN, _MOST_SHOWN = 10_000, 20  # unseen features that are listed, and shown by repr
 _MOST_EXPLAINED = 10_000  # rows; more would take memory and add little accuracy
@@ -111,7 +113,7 @@ class Diagnostics:
         Rank of the features on the sample.
     unseen : tuple of int
         Features that were 0 in every row of the sample. For a table, these are the states that were not visited. Of a
-        million features, the first 10,000 are listed.
+        million features, the first 10,000 are listed (see ``lists_all_unseen``).
     condition_number : float or None
         Condition number of the features on the sample.
     largest_norm : float or None
@@ -199,6 +201,11 @@ class Diagnostics:
         return " ".join(lines)
 
     @property
+    def lists_all_unseen(self) -> bool:
+        """Whether ``unseen`` lists all features that were always 0, rather than the first ones."""
+        return len(self.unseen) < _MOST_UNSEEN
+
+    @property
     def text(self) -> str:
         """Diagnostics in words: the verdict, the explanation, warnings and remarks."""
         notes = (f"{capitalise(note)}." for note in (*self.warnings, *self.remarks))
@@ -264,6 +271,9 @@ def diagnose(summary: FitSummary) -> Diagnostics:
         return Diagnostics(
             "waiting", None, "rows", {}, n_features=None, warnings=tuple(warnings), remarks=tuple(notes), **common
         )
+    note, lacks_features = _describe_transformer(summary)
+    if note is not None and not lacks_features:
+        notes.append(note)
     if state.iterative is not None:
         fit = state.iterative
         common |= {"n_passes": fit.n_passes, "n_products": fit.n_products, "residual": fit.residual}
@@ -433,11 +443,40 @@ def data_doubts(summary: FitSummary) -> list[str]:
                 f"{100 * pooled:.2g} % of the rows are in states that do not occur in the pilot rows. All these states "
                 "share one value. Pass the number of states: features='tabular:N'"
             )
+    note, lacks_features = _describe_transformer(summary)
+    if note is not None and lacks_features:
+        doubts.append(note)
     if summary.overlap is not None:
         doubts += summary.overlap.doubts
     if summary.doubly_robust is not None and summary.doubly_robust.doubt is not None:
         doubts.append(summary.doubly_robust.doubt)
     return doubts
+
+
+def _describe_transformer(summary: FitSummary) -> tuple[str | None, bool]:
+    """Return a note if a transformer was fitted to the pilot rows only, and whether values of later rows lack features.
+
+    An encoder gives each pilot row the same number of features that are 1. If their mean number is smaller, values that
+    are not among the pilot rows have none.
+    """
+    state, given = summary.state, summary.setup.features
+    n_pilot, inner = state.n_pilot or 0, given.features if isinstance(given, TargetFeatures) else given
+    if not (isinstance(inner, FromTransformer) and inner.needs_data) or state.n_distinct <= n_pilot:
+        return None, False
+    fitted = f"the transformer {type(inner.transformer).__name__} was fitted to the first {n_pilot:,} rows"
+    phi: Any = csr_array(part_of(summary.first_phi, 0, n_pilot))
+    is_flag = np.ones(phi.shape[1], np.bool_)
+    is_flag[phi.indices[(phi.data != 0.0) & (phi.data != 1.0)]] = False
+    n_flags = phi @ is_flag
+    expected = float(n_flags[0])
+    lacking = expected - float(summary.mean_phi(None)[is_flag].sum())
+    if inner is not given or n_flags.min() < n_flags.max() or not lacking > _MOST_LACKING:
+        return f"{fitted}. Fit it to all rows first if it learns a vocabulary", False
+    return (
+        f"{fitted}, and {100 * lacking / expected:.2g} % of all values that it encodes have no feature, because they "
+        "do not occur there. Fit it to all rows first",
+        True,
+    )
 
 
 def _lowered_steps(learner: Learner | None) -> list[str]:

@@ -283,7 +283,7 @@ def _fit(
     sizes = [log.n_rows for log in logs]
     n_before, total = 0, None if None in sizes else n_passes * sum(size or 0 for size in sizes)
     for evaluator, log, name in zip(evaluators, logs, names, strict=True):
-        tell = None if report is None else partial(_tell, report, n_before, total)
+        tell = report if report is None or len(logs) == 1 else partial(_tell, report, n_before, total)
         evaluator.fit(log, n_passes=n_passes, executor=executor, progress=tell)
         n_before += evaluator.n_rows_
         if len(evaluators) > 1:

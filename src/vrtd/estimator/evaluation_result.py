@@ -97,7 +97,8 @@ class Evaluation:
         kind, d = describe_kind(self.feature_settings), self.diagnostics
         n_states = n_states_of(self.evaluator.features)
         if n_states is not None:
-            return f"{kind}, {n_states - len(d.unseen):,} of {n_states:,} states visited"
+            most = "" if d.lists_all_unseen else "at most "
+            return f"{kind}, {most}{n_states - len(d.unseen):,} of {n_states:,} states visited"
         return f"{kind}, {d.n_features:,} of them" if d.rank is None else f"{kind}, rank {d.rank} of {d.n_features}"
 
     @property

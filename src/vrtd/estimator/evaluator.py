@@ -31,7 +31,7 @@ from vrtd.estimator.value_function import ValueFunction
 from vrtd.executors import check_executor
 from vrtd.features import ObservationSpace, TargetFeatures, as_features, as_pair_features, as_target
 from vrtd.features.auto import guess_space
-from vrtd.features.hashed import text_for
+from vrtd.features.hashed import doubt_numbers, text_for
 from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks
 from vrtd.logs.reading import ReadOptions, as_log, describe_start
@@ -267,6 +267,8 @@ class Evaluator(ValueFunction):
             if report is not None:
                 report(state.n_rows + n_rows, None)
 
+        if report is not None:
+            report(state.n_rows, state.n_rows)  # files of text do not tell the number of rows before
         keep(solve_iteratively(partial(read_again, setup, state, log), initial_theta(setup, state), keep, tell))
 
     def _check(self) -> Self:
@@ -360,9 +362,11 @@ class Evaluator(ValueFunction):
     def _take_remarks(self, log: Log) -> None:
         """Keep what a log says of its last reading."""
         state = self._state
+        rows = state.waiting[0].observations if state.waiting else state.observations
+        doubts = (*log.warnings, *doubt_numbers(self._given.features, state.space, rows))
         self._state = state._replace(
             log_remarks=tuple(dict.fromkeys((*state.log_remarks, *log.remarks, *self._cut(log)))),
-            log_warnings=tuple(dict.fromkeys((*state.log_warnings, *log.warnings))),
+            log_warnings=tuple(dict.fromkeys((*state.log_warnings, *doubts))),
             segment=log.segment or state.segment,
         )
 

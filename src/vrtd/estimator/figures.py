@@ -123,9 +123,9 @@ def _set_ticks(axis: Axis, numbers: NDArray[Any]) -> None:
     """Set the ticks of an axis of whole numbers or of names."""
     if numbers.dtype.kind == "U":
         shorter = [name if len(name) <= _MOST_LETTERS else f"{name[:_MOST_LETTERS]}…" for name in numbers.tolist()]
-        axis.set_ticks(np.arange(len(shorter)), list(map(_as_text, shorter)))
-        if sum(map(len, shorter)) > 3 * _MOST_LETTERS:
-            axis.set_tick_params(rotation=30)
+        is_wide = len(shorter) * max(map(len, shorter)) > 3 * _MOST_LETTERS
+        turned: dict[str, Any] = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if is_wide else {}
+        axis.set_ticks(np.arange(len(shorter)), list(map(_as_text, shorter)), **turned)
     elif _are_whole(numbers):
         if len(numbers) <= _MOST_TICKS:
             axis.set_ticks(numbers.astype(np.float64))

@@ -11,8 +11,9 @@ from vrtd.estimator.answers import Answer, describe_returns
 from vrtd.estimator.comparison import PolicyComparison
 from vrtd.estimator.comparison_figures import COMPARISON_FIGURES
 from vrtd.estimator.diagnostics import Diagnostics, capitalise
-from vrtd.estimator.evaluation_result import Evaluation
+from vrtd.estimator.evaluation_result import FILES, Evaluation
 from vrtd.estimator.figures import FIGURES
+from vrtd.features import Hashed
 from vrtd.features.specs import describe_kind
 from vrtd.report import html
 from vrtd.report.numbers import count, interval, number, percent, plural
@@ -22,7 +23,7 @@ from vrtd.tables import Table, rows
 MEANING = "The intervals are for the TD solution in these features. It equals V(s) if the features can represent V."
 EXTREMES = "figures/extremes.csv"
 _RUN = ("convergence", "errors")  # figures in the section on convergence
-_MOST_UNSEEN = 30
+_MOST_UNSEEN, _MOST_STORED = 30, 1_000  # numbers of features that are always zero: shown, and in the JSON of the page
 _LEAST_SHARE = 1e-6
 _MARKS = {True: html.Mark("holds", "✓"), False: html.Mark("fails", "✗"), None: html.Mark("open", "?")}
 _DOUBTFUL = html.Mark("under", "!")
@@ -59,7 +60,7 @@ def build_page(
     `extremes` are the best and worst states, `states` those that the reader can choose, as plain JSON, and `record` is
     plain JSON that is shown at the end.
     """
-    diagnostics, unseen = evaluation.diagnostics, _list_unseen(evaluation.diagnostics)
+    diagnostics, unseen = evaluation.diagnostics, _list_unseen(evaluation.diagnostics, facts)
     closed_form = evaluation.closed_form
     return html.Page(
         facts.title,
@@ -86,8 +87,18 @@ def build_page(
             html.section("Features", "features", html.definitions(_describe_features(evaluation, facts, unseen))),
         ),
         "All results as JSON: estimates, diagnostics, settings and versions",
-        record,
+        _shorten(record),
     )
+
+
+def _shorten(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with the number of unseen features in place of a long list of them, which its file holds."""
+    diagnostics = record["diagnostics"]
+    unseen = diagnostics["unseen"]
+    if len(unseen) <= _MOST_STORED:
+        return dict(record)
+    note = f"{count(len(unseen))} numbers, listed in {FILES['diagnostics']}"
+    return {**record, "diagnostics": {**diagnostics, "unseen": note}}
 
 
 def _draw(panels: Sequence[html.Panel], names: Sequence[str]) -> html.Html:
@@ -211,7 +222,8 @@ def _list_tiles(diagnostics: Diagnostics, facts: Facts) -> html.Html:
         more = " (successive errors partly cancel)" if d.effective_rows > d.n_rows else ""
         shown[f"effective sample size{more}"] = number(d.effective_rows, 3)
     if facts.n_states is not None:
-        shown["states visited"] = f"{count(facts.n_states - len(d.unseen))} of {count(facts.n_states)}"
+        most = "" if d.lists_all_unseen else "at most "
+        shown["states visited"] = f"{most}{count(facts.n_states - len(d.unseen))} of {count(facts.n_states)}"
     shown["of the variation of the value explained"] = _describe_share(d)
     return html.tiles("Summary", ((value, words) for words, value in shown.items() if value))
 
@@ -264,8 +276,10 @@ def _unless_none(value: float | None, rest: str = "") -> str:
     return "" if value is None else f"{number(value, 3)}{rest}"
 
 
-def _list_unseen(diagnostics: Diagnostics) -> str:
+def _list_unseen(diagnostics: Diagnostics, facts: Facts) -> str:
     unseen = diagnostics.unseen
+    if not diagnostics.lists_all_unseen or facts.features.get("kind") == Hashed.kind:  # their places mean nothing
+        return f"{'' if diagnostics.lists_all_unseen else 'at least '}{count(len(unseen))}" if unseen else ""
     shown = ", ".join(map(str, unseen[:_MOST_UNSEEN]))
     more = f" and {count(len(unseen) - _MOST_UNSEEN)} more" if len(unseen) > _MOST_UNSEEN else ""
     return f"{count(len(unseen))}: {shown}{more}" if unseen else ""

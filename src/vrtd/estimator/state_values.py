@@ -17,6 +17,7 @@ from vrtd.features import Features, Scaled, Tabular, TargetFeatures
 from vrtd.features import Table as FeatureTable
 from vrtd.features.features import MOST_DENSE
 from vrtd.logs import Chunk, Log
+from vrtd.logs.encoding import HASH_OF_MISSING
 from vrtd.logs.log import WrappedLog
 from vrtd.sparse import is_sparse
 from vrtd.tables import Table
@@ -27,6 +28,7 @@ _CURVE, _MAP, _LIST = 201, 61, 256  # points of a curve, along each side of a ma
 _BLOCK = 512  # states whose features are in memory at once
 _FIRST_ROWS, _FIRST_BYTES = 4096, 1 << 23
 _UNKNOWN = "unknown text"  # in place of a hash whose text is not among the first rows of the files
+_MISSING = {HASH_OF_MISSING: "missing text"}
 _MAPPED = 2  # most numbers in an observation for which visits are counted, since there are no maps of more
 # A row is near a state if each of its numbers is within a certain share of the range. With evenly spread rows, this
 # share contains `_NEAR_ROWS` rows, but it stays within these limits. The lower one is the size of one cell of a map.
@@ -71,7 +73,8 @@ class LogSummary(WrappedLog):
         self._is_first = True
         self.names = names
         self._hashed = () if log.space is None else log.space.hashed
-        self._words = log.words if self._hashed else {}  # asked before reading, which may be possible only once
+        # Words are asked for before reading, which may be possible only once.
+        self._words = {**log.words, **_MISSING} if self._hashed else {}
         if log.space is not None and log.space.n_numbers is not None:
             _check_names(names, log.space.n_numbers)
         self.n_terminated = self.n_truncated = self.n_seen = 0

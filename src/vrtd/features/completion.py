@@ -53,8 +53,8 @@ def complete(features: Features, space: ObservationSpace | None) -> Features:
                 return replace(part, space=space)
             case Tabular(n_states=None) if space.sizes:
                 return replace(part, n_states=space.sizes)
-            case Hashed(categories=None) if space.columns:
-                return replace(part, categories=space.hashed)
+            case Hashed() if space.columns:
+                return replace(part, categories=tuple(sorted({*(part.categories or ()), *space.hashed})))
             case Standardised(centre=None, drop=()):
                 return Standardised.of_columns(space.columns)
             case Bounded() if space.bounds is not None:

@@ -11,9 +11,12 @@ from numpy.typing import NDArray
 
 from vrtd.checks import check_count, check_flag, check_positive, require
 from vrtd.features.features import MOST_DENSE, Features, as_rows, check_bound, check_some, check_width, row_dtype
+from vrtd.features.pairs import TargetFeatures
+from vrtd.features.spaces import ObservationSpace
 from vrtd.sparse import make_rows
 
 _MOST_BITS = 24
+_MANY = 20  # different whole numbers in the first rows of a column; more may be identifiers
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,8 @@ class Hashed(Features):
     seed : int, default=0
         Seed of the hash.
     categories : sequence of int, optional
-        Numbers of an observation that are categories. If not given, these are the columns of text in a table, and all
-        numbers of observations that are whole numbers.
+        Numbers of an observation, counted from 0, that are categories beside the columns of text in a table. If not
+        given, these are all numbers of an array of integers, but no column of numbers in a table.
     scales : sequence of float, optional
         Root mean squares of the numbers of an observation, 1 for categories. If not given, ``bind`` takes them from
         data.
@@ -138,4 +141,34 @@ class Hashed(Features):
 
 def text_for(features: Any) -> Literal["hash"] | None:
     """Return how text must be read for these features, or None if they do not need hashes."""
-    return "hash" if isinstance(features, Hashed) else None
+    return "hash" if isinstance(_inner(features), Hashed) else None
+
+
+def doubt_numbers(features: Any, space: ObservationSpace | None, observations: Any) -> list[str]:
+    """Return a warning if columns of whole numbers have one feature each, because they may be identifiers.
+
+    There is none if the user has chosen the categories. `observations` are the first rows, or None.
+    """
+    given = _inner(features)
+    if not isinstance(given, Hashed) or given.categories is not None or space is None or observations is None:
+        return []
+    names, values = space.names or (), as_rows(observations)
+    places = [
+        j
+        for j in range(len(names))
+        if j not in space.hashed
+        and (values[:, j] == np.rint(values[:, j])).all()
+        and len(np.unique(values[:, j])) > _MANY
+    ]
+    if not places:
+        return []
+    columns = " and column ".join(repr(names[j]) for j in places)
+    return [
+        f"the whole numbers of column {columns} have one feature, so that V is linear in them. If they are "
+        "identifiers, convert them to text, or pass "
+        f"features='hash:{given.bits},categories={'x'.join(map(str, places))}'"
+    ]
+
+
+def _inner(features: Any) -> Any:
+    return features.features if isinstance(features, TargetFeatures) else features

@@ -40,6 +40,10 @@ def _as_flag(text: str) -> bool:
     return {"true": True, "false": False}[text]
 
 
+def _as_places(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split("x")))
+
+
 def _make_rbf(*sizes: int, width: float = 1.0, bias: bool | None = None, normalise: bool = False) -> RBF:
     n, shape = (sizes[0], None) if len(sizes) == 1 else (None, sizes)
     return RBF(n, shape=shape, width=width, bias=bias, normalise=normalise)
@@ -54,7 +58,13 @@ def _make_tiles(n_tilings: int, *tiles: int) -> Tiles:
 
 
 _RBF_OPTIONS: dict[str, Callable[[str], Any]] = {"width": float, "bias": _as_flag, "normalise": _as_flag}
-_HASH_OPTIONS: dict[str, Callable[[str], Any]] = {"pairs": _as_flag, "seed": int}
+_KINDS_OF_OPTIONS: dict[Callable[[str], Any], str] = {
+    float: "a number",
+    int: "a whole number",
+    _as_flag: "true or false",
+    _as_places: "numbers of columns such as 0x2",
+}
+_HASH_OPTIONS: dict[str, Callable[[str], Any]] = {"pairs": _as_flag, "seed": int, "categories": _as_places}
 _WORDS = {
     "auto": _Word("auto", Auto, (0, 0), {}),
     "identity": _Word("identity", Identity, (0, 0), {}),
@@ -115,7 +125,7 @@ def parse(text: str) -> Features:
         try:
             values[key] = word.options[key](value)
         except (ValueError, KeyError):
-            kind = {float: "a number", int: "a whole number"}.get(word.options[key], "true or false")  # type: ignore[call-overload]
+            kind = _KINDS_OF_OPTIONS[word.options[key]]
             raise InvalidInputError(f"{key} must be {kind}, but got {value!r}.", f"Write e.g. {word.form}.") from None
     return word.make(*numbers, **values)
 

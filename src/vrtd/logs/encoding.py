@@ -24,6 +24,7 @@ from vrtd.tables import library
 
 #: Number of first rows that decide the levels of categories, the columns with missing values and the means.
 PILOT_ROWS = 5000
+HASH_OF_MISSING = -1.0  # no text has it
 
 #: Rows of columns by name: numbers as NumPy arrays, masked where a value is null; categories as Arrow text.
 Values = Mapping[str, Any]
@@ -137,7 +138,7 @@ class Encoder:
         if not values.null_count:
             return None
         is_null: NDArray[np.bool_] = values.is_null().to_numpy(zero_copy_only=False)
-        into[is_null, 0] = -1.0
+        into[is_null, 0] = HASH_OF_MISSING
         if self.missing != "indicator":
             return is_null
         self.lacking[name] += values.null_count

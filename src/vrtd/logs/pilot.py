@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from vrtd.logs.part import Part
 
 MOST_LEVELS = 1000
+_LONGEST = 200  # letters of a text that a report shows
 
 
 def choose_space(
@@ -94,13 +95,14 @@ def find_stored(parts: Sequence[Part]) -> ObservationSpace | None:
 
 
 def read_words(parts: Sequence[Part], space: ObservationSpace) -> dict[float, str]:
-    """Return the text of hashed columns in the pilot rows, by its hash."""
+    """Return the text of hashed columns in the pilot rows by its hash, cut if it is long."""
     names = {column.name for column in space.columns if column.is_hashed}
     words: dict[float, str] = {}
     for rows in _read_pilot(parts) if names else ():
         for name in names.intersection(rows):
             unique = rows[name].unique().drop_null()
-            words.update(zip(hash_column(unique).tolist(), unique.to_pylist(), strict=True))
+            text = (word if len(word) <= _LONGEST else f"{word[: _LONGEST - 1]}…" for word in unique.to_pylist())
+            words.update(zip(hash_column(unique).tolist(), text, strict=True))
     return words
 
 

@@ -17,6 +17,7 @@ from vrtd.files import as_path, write_at_once
 from vrtd.logs.columns import ALIASES, ANY_KIND
 from vrtd.logs.log import Chunk, Log, check_log, checked_chunks
 from vrtd.logs.stored_space import SPACE_KEY, pack_space
+from vrtd.sparse import is_sparse
 from vrtd.tables import library
 
 
@@ -33,7 +34,7 @@ def write(log: Log, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     InvalidInputError
-        If the suffix is another one, or if a CSV file cannot hold the observations.
+        If the suffix is another one, if a CSV file cannot hold the observations, or if they are sparse rows.
 
     See Also
     --------
@@ -67,6 +68,12 @@ def write(log: Log, path: str | os.PathLike[str]) -> None:
         library()
     chunks = checked_chunks(log, is_over=False)
     first = next(chunks)  # before the file is created, so that a bad log leaves none behind
+    if is_sparse(first.observations):
+        raise InvalidInputError(
+            f"A {suffix} file cannot hold sparse rows, but observations are rows of {first.observations.shape[1]:,} "
+            "numbers.",
+            "Store the matrices with scipy.sparse.save_npz.",
+        )
     with write_at_once(path) as file:
         writers[suffix](first, chain([first], chunks), log.space, file)
 

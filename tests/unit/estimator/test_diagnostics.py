@@ -233,3 +233,29 @@ def test_the_representation_lists_few_of_many_unseen_features() -> None:
         found = vrtd.Evaluator(features=Tabular(n_states), discount=0.5).fit(log).diagnostics_
         assert shown in repr(found)
         assert len(found.as_dict()["unseen"]) == n_states // 2
+
+
+@pytest.mark.parametrize("n_values", [40, 3_000])  # 3,000 values make sparse rows
+@pytest.mark.parametrize("options", [{}, {"cost": "linear", "pilot_rows": 4_000}], ids=["auto", "linear"])
+def test_values_that_an_encoder_did_not_see_have_a_warning(n_values: int, options: dict[str, Any]) -> None:
+    preprocessing = pytest.importorskip("sklearn.preprocessing")
+    encoder = pytest.importorskip("sklearn.compose").make_column_transformer(
+        (preprocessing.OneHotEncoder(handle_unknown="ignore"), [0, 1]), (preprocessing.StandardScaler(), [2])
+    )
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(N_ROWS + 1, 3))
+    x[:, :2] = np.column_stack([np.arange(N_ROWS + 1) * 7 % n_values, rng.integers(0, 3, N_ROWS + 1)])
+    seen = from_arrays(x[:-1].copy(), x[:-1, 2], x[1:].copy())
+    x[-2_400:, 0] = n_values  # one of two columns in a fifth of the rows
+    late = from_arrays(x[:-1], x[:-1, 2], x[1:])
+
+    def fit(features: Any, log: Any) -> vrtd.Evaluator:
+        return vrtd.Evaluator(features=features, discount=0.5, **options).fit(log)
+
+    n = options.get("pilot_rows", 5_000)
+    fitted = f"the transformer ColumnTransformer was fitted to the first {n:,} rows"
+    with pytest.warns(DataWarning, match=rf"^T{fitted[1:]}, and 10 % of all values that it encodes have no feature"):
+        diagnostics = fit(encoder, late).diagnostics_
+    assert not any(remark.startswith(fitted) for remark in diagnostics.remarks)
+    assert f"{fitted}. Fit it to all rows first if it learns a vocabulary" in fit(encoder, seen).diagnostics_.remarks
+    assert "ransformer" not in fit(encoder.fit(x), late).diagnostics_.text

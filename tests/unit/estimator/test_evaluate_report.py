@@ -23,7 +23,7 @@ from vrtd.estimator import EvaluationInterrupted, evaluate
 from vrtd.estimator.page import MEANING
 from vrtd.estimator.state_values import LogSummary
 from vrtd.files import locked
-from vrtd.logs import Chunk, Log, from_arrays, read
+from vrtd.logs import Chunk, Log, from_arrays, read, write
 from vrtd.report.numbers import interval
 from vrtd.tables import parse_csv
 
@@ -250,6 +250,61 @@ def test_many_numbers_are_listed_as_they_came(tmp_path: Any) -> None:
     assert not {"effect-1.svg", "effect-3.csv", "extremes.csv"} & {
         path.name for path in (tmp_path / "figures").iterdir()
     }
+
+
+def words(n: int = N) -> dict[str, Any]:
+    """Two columns of text, the second of which is sometimes missing, and a number."""
+    rng = np.random.default_rng(5)
+    a, b = rng.choice([f"w{i}" for i in range(10)], n), rng.choice(["é", "b", None], n)
+    return {"a": a, "b": b, "x": rng.normal(size=n), "r": 3.0 * (a == "w3") + rng.normal(size=n)}
+
+
+@pytest.mark.parametrize("names", [["a"], ["a", "x"], ["a", "b"], ["a", "b", "x"]])
+@pytest.mark.parametrize("is_read_once", [False, True])
+def test_hashed_text_is_shown_and_read_back(names: list[str], is_read_once: bool, tmp_path: Any) -> None:
+    table = pyarrow.table(words())
+    source: Any = table.to_reader(1_000) if is_read_once else table
+    done = evaluate(source, observations=names, missing="indicator", features="hash:16", discount=0.5, out=tmp_path)
+    values = pyarrow.parquet.read_table(tmp_path / "values.parquet")
+    assert values.schema.names == [*names, "value", "low", "high"]
+    assert set(values["a"].to_pylist()) == {f"w{i}" for i in range(10)}
+    figures = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert "values.svg" not in figures  # no map over hashes
+    assert {f"effect-{k + 1}.svg" for k in range(len(names))} <= figures
+    assert parse_csv((tmp_path / "figures" / "extremes.csv").read_bytes())["a"][0] == "w3"
+    effect = parse_csv((tmp_path / "figures" / "effect-1.csv").read_bytes())
+    assert sorted(effect["a"]) == [f"w{i}" for i in range(10)]
+    assert effect["a"][np.argmax(effect["value"])] == "w3"
+    text = " ".join(Outline(done.report.read_text()).text.split())
+    assert "Mean value by a" in text
+    assert "Always zero at least 10,000 As JSON" in text
+    assert "10,000 numbers, listed in diagnostics.json" in text
+    assert "unknown text" not in text
+    is_known = np.ones(len(values), bool)
+    if "b" in names:
+        assert set(values["b"].to_pylist()) == {"b", "é", "missing text"}
+        is_known = np.array(values["b"].to_pylist()) != "missing text"
+    again = vrtd.Evaluator.load(tmp_path / "model.npz").predict(values.select(names))
+    np.testing.assert_array_equal(again[is_known], values["value"].to_numpy()[is_known])
+
+
+def test_text_that_is_not_known_is_said_to_be_so(tmp_path: Any) -> None:
+    table = pyarrow.table(words(12_000) | {"a": [f"w{i}" for i in range(12_000)], "t": -np.arange(12_000)})
+    options: dict[str, Any] = {"features": "hash:16", "discount": 0.5}
+    evaluate(table, observations=["a", "x"], order_by="t", **options, out=tmp_path / "sorted")
+    write(read(table, observations=["a", "x"], text="hash"), tmp_path / "log.parquet")
+    evaluate(tmp_path / "log.parquet", **options, out=tmp_path / "stored")
+    for name in ("sorted", "stored"):
+        values = pyarrow.parquet.read_table(tmp_path / name / "values.parquet")
+        assert set(values["a"].to_pylist()) == {"unknown text"}
+
+
+def test_of_many_states_the_largest_possible_number_of_visited_ones_is_named(tmp_path: Any) -> None:
+    done = evaluate(states(), **least_squares("tabular:20000") | {"algorithm": "auto"}, out=tmp_path)
+    text = " ".join(Outline(done.report.read_text()).text.split())
+    assert "at most 10,000 of 20,000 states visited" in text
+    assert "States not visited at least 10,000" in text
+    assert done.features == "tabular, at most 10,000 of 20,000 states visited"
 
 
 def test_states_that_are_asked_for(tmp_path: Any) -> None:

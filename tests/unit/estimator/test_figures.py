@@ -17,6 +17,7 @@ from matplotlib.figure import Figure as Drawing
 import vrtd
 from tests.helpers.pages import Outline
 from vrtd.estimator import evaluate
+from vrtd.estimator.effects import Effect
 from vrtd.estimator.figures import figures_of
 from vrtd.estimator.state_values import LogSummary, StateValues, value_states
 from vrtd.features import Column, ObservationSpace
@@ -208,6 +209,20 @@ def test_ticks_of_the_errors_do_not_touch(most: float, done: Any) -> None:
     boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
     assert len(boxes) >= 3
     assert all(one.x1 + 4.0 < other.x0 for one, other in pairwise(boxes))
+
+
+@pytest.mark.parametrize(("names", "rotation"), [(("w0", "w1", "w2"), 0.0), (("a long complaint", *"bcdef"), 30.0)])
+def test_names_on_an_axis_do_not_touch(names: tuple[str, ...], rotation: float, done: Any) -> None:
+    """One long name is enough to turn them; each then ends below its tick."""
+    numbers = {name: np.ones(len(names)) for name in ("value", "low", "high", "n_rows")}
+    valued = StateValues("list", ("a",), {"a": np.array(names)} | numbers)
+    figures, tables = figures_of(valued, [Effect("a", valued.table)], done.diagnostics, 0.95, None)
+    axes = Drawing().subplots()
+    figures[0].draw(axes, tables)
+    labels = axes.get_xticklabels()
+    assert [label.get_text() for label in labels] == [*names]
+    assert {label.get_rotation() for label in labels} == {rotation}
+    assert {label.get_horizontalalignment() for label in labels} == {"right" if rotation else "center"}
 
 
 # Boards, and the files

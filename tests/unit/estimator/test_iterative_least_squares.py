@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow.csv import write_csv
 from scipy.sparse import csc_array, csr_array, eye_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 
 import vrtd
 from tests.helpers.sparse import random_rows
+from vrtd import progress
 from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, NotFittedError, SingularSystemError
 from vrtd.estimator import fit, state
 from vrtd.estimator import iterative_least_squares as iterative
@@ -333,6 +337,17 @@ def test_ctrl_c_keeps_the_best_solution(few_features: None, monkeypatch: pytest.
     assert evaluator.diagnostics_.converged is None
     exact = an_evaluator().fit(a_log(2000)).theta_
     assert np.linalg.norm(stopped - exact) < 0.5 * np.linalg.norm(exact)
+
+
+def test_progress_says_how_often_all_rows_were_used(
+    few_features: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.0)
+    x = np.random.default_rng(3).normal(size=(1_000, 40))
+    write_csv(pa.table({f"x{j}": x[:, j] for j in range(40)} | {"reward": x[:, 0]}), tmp_path / "log.csv")
+    an_evaluator().fit(tmp_path / "log.csv", observations="x*", progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert re.fullmatch(r"vrtd: all rows used \d+ times", lines[-1])
 
 
 def band(n: int, width: int, seed: int = 0) -> csr_array:

@@ -61,6 +61,7 @@ def test_words(text, features):
         ("rbf:20,widht=2", "an option of rbf features must be one of .*, but got 'widht'. Did you mean 'width'"),
         ("rbf:20,width=a", "width must be a number, but got 'a'"),
         ("rbf:20,bias=1", "bias must be true or false, but got '1'"),
+        ("hash:9,categories=a", "categories must be numbers of columns such as 0x2, but got 'a'"),
         ("rff:9,seed=1.5", "seed must be a whole number, but got '1.5'"),
         ("rff:9,seed=1,seed=2", "features must have each option once, but got .*. Keep one seed"),
         ("rbf:20,width=nan", "width must be a positive, finite number, but got nan"),

@@ -11,7 +11,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import vrtd
-from vrtd.errors import InvalidInputError
+from vrtd.errors import DataWarning, InvalidInputError
 from vrtd.features import (
     FromFunction,
     Hashed,
@@ -70,6 +70,7 @@ def test_a_row_does_not_depend_on_others_and_text_that_was_never_seen_has_featur
     again = from_settings(features.settings)
     assert again == features
     assert parse("hash:18,pairs=false,seed=2") == Hashed(18, False, 2)
+    assert parse("hash:18,categories=0x2") == Hashed(18, categories=(0, 2))
     assert text_for(features) == "hash"
 
 
@@ -132,3 +133,42 @@ def test_many_words_are_hashed_and_otherwise_an_error() -> None:
         vrtd.logs.read(table, observations="word")
     with pytest.raises(InvalidInputError, match=r"was read as a hash, which only hashed features can use"):
         vrtd.Evaluator(discount=0.5).fit(vrtd.logs.read(table, observations="word", text="hash"))
+
+
+def test_text_is_hashed_for_a_target_policy_too() -> None:
+    words = [f"w{i}" for i in range(3_000)]
+    table = {"word": words, "action": [0, 1] * 1_500, "p": [0.5] * 3_000, "reward": [0.0] * 3_000}
+    evaluator = vrtd.Evaluator(features="hash:13", discount=0.5, target=lambda states: np.zeros(len(states), int))
+    columns: Any = {"observations": "word", "action": "action"}
+    with pytest.raises(InvalidInputError, match=r"^A target policy needs dense features.* or log propensities\.$"):
+        evaluator.fit(pyarrow.table(table), **columns)
+    evaluator.fit(pyarrow.table(table), **columns, propensity="p")
+    assert evaluator.features == Hashed(13, categories=(0,), scales=(1.0,))
+
+
+def test_whole_numbers_that_may_be_identifiers_have_a_warning(recwarn: Any) -> None:
+    rng = np.random.default_rng(0)
+    table: Any = pyarrow.table(
+        {
+            "word": rng.choice(["a", "b"], 3_000),
+            "size": rng.normal(size=3_000),
+            "shop": rng.integers(0, 300, 3_000),
+            "floor": rng.integers(0, 20, 3_000),
+            "reward": np.zeros(3_000),
+        }
+    )
+    message = (
+        r"^The whole numbers of column 'shop' have one feature, so that V is linear in them\. If they are identifiers, "
+        r"convert them to text, or pass features='hash:10,categories=2'\.$"
+    )
+    columns = ["word", "size", "shop", "floor"]
+    with pytest.warns(DataWarning, match=message):
+        evaluator = vrtd.Evaluator(features="hash:10", discount=0.5).fit(table, observations=columns)
+    assert evaluator.diagnostics_.warnings[0].startswith("the whole numbers of column 'shop' have one feature")
+    with pytest.warns(DataWarning, match="The whole numbers of column 'shop'"):
+        vrtd.Evaluator(features="hash:10", discount=0.5, pilot_rows=1_000).fit(table, observations=columns)
+    recwarn.clear()
+    for spec, categories in (("hash:10,categories=2", (0, 2)), (Hashed(10, categories=[]), (0,))):
+        evaluator = vrtd.Evaluator(features=spec, discount=0.5).fit(table, observations=columns)
+        assert evaluator.features.categories == categories
+    assert not recwarn.list

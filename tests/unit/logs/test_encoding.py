@@ -15,7 +15,7 @@ import pytest
 from tests.helpers.log_cases import rows, same_bits
 from vrtd.errors import DataError, InvalidInputError
 from vrtd.features import Column, ObservationSpace
-from vrtd.logs import blocks, read
+from vrtd.logs import blocks, read, write
 from vrtd.logs.new_observations import encode
 
 LEVELS = ("new", "old", "vip")
@@ -327,3 +327,51 @@ def test_only_tables_with_names_are_encoded():
         encode(ObservationSpace("features"), {"x": [1.0]})
     with pytest.raises(DataError, match="column v, must have 3 numbers per row, like the log, but has"):
         encode(ObservationSpace("columns", tuple(Column(f"v_{j}") for j in range(3))), {"v": [[1.0, 2.0]]})
+
+
+FILES = [".parquet", ".csv", ".npz", ".h5"]
+TABLES = {
+    "pandas": pandas.DataFrame,
+    "polars": polars.DataFrame,
+    "arrow": pa.table,
+    "stream": lambda table: pa.table(table).to_reader(2),
+}
+
+
+@pytest.mark.parametrize("form", [*FILES, *TABLES])
+def test_the_text_of_hashes_is_known(form, tmp_path):
+    table = columns() | {"plan": ["a", "é", "a", "b", "b", "a", "é"]}
+    data = written(tmp_path / f"log{form}", table) if form in FILES else TABLES[form](table)
+    log = read(data, observations=["x", "segment", "plan"], reward="r", text="hash")
+    words = log.words  # of a stream before it is read
+    assert set(words.values()) == {*LEVELS, "a", "b", "é"}
+    observations = rows(log)["observations"]
+    assert [words[number] for number in observations[:, 1]] == SEGMENT[:6]
+    assert [words[number] for number in observations[:, 2]] == table["plan"][:6]
+
+
+def test_the_text_of_hashes_is_that_of_the_first_rows_of_all_files(tmp_path):
+    paths = []
+    for first in (0, 3_000, 6_000):
+        numbers = np.arange(first, first + 3_000)
+        table = {"word": [f"w{i}" for i in numbers], "obs": [None] * 3_000, "r": numbers * 1.0, "t": -numbers}
+        pq.write_table(pa.table(table | {"obs": [None, "much " * 100] * 1_500}), tmp_path / f"{first}.parquet")
+        paths.append(tmp_path / f"{first}.parquet")
+    log = read(paths, observations="word", text="hash")
+    assert set(log.words.values()) == {f"w{i}" for i in range(5_000)}
+    backwards = read(paths, observations="word", order_by="t", text="hash")
+    assert backwards.words == log.words
+    assert not {*backwards.words} & {*rows(backwards)["observations"][:3_000, 0]}
+    (long,) = read(paths, observations="obs", text="hash", missing="indicator").words.values()
+    assert long == ("much " * 40)[:199] + "…"
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".npz"])
+def test_a_stored_log_holds_hashes_without_text(suffix, tmp_path):
+    table = pa.table(columns())
+    log = read(table, observations=NAMES[:2], reward="r", text="hash")
+    write(log, tmp_path / f"log{suffix}")
+    back = read(tmp_path / f"log{suffix}")
+    assert (back.space, back.words) == (log.space, {})
+    same_bits(rows(back), rows(log))
+    assert read(table, observations=NAMES[:2], reward="r").words == {}

@@ -13,6 +13,7 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scipy.sparse import csr_array
 
 from tests.helpers.log_cases import episodic, rows, same_bits
 from vrtd.errors import DataError, InvalidInputError, MissingExtraError
@@ -322,6 +323,11 @@ def test_logs_that_cannot_be_written_are_refused(tmp_path):
         InvalidInputError, match=r"log must be a Log, but is of type ndarray. Create one with vrtd.logs.from_"
     ):
         write(np.zeros(3), tmp_path / "a.csv")
+    sparse = csr_array(np.eye(3))
+    for suffix in (".parquet", ".csv", ".npz"):
+        message = rf"^A {suffix} file cannot hold sparse rows, but observations are rows of 3 numbers. Store the "
+        with pytest.raises(InvalidInputError, match=message):
+            write(from_arrays(sparse, np.zeros(3), sparse), tmp_path / f"a{suffix}")
     assert list(tmp_path.iterdir()) == []
 
 
