@@ -337,8 +337,6 @@ class ValueFunction:
 
     def _features_of(self, observations: Any, actions: ArrayLike | None = None) -> Any:
         features, space = self.features, self._state.space or ObservationSpace("features")
-        if is_scipy_sparse(observations) and observations.format == "dok":  # which is a dict, but no table
-            observations = observations.tocsr()
         rows = as_observations(space, observations)
         if actions is None:
             return features(rows).astype(np.float64, copy=False)

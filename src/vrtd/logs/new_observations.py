@@ -38,10 +38,10 @@ def as_observations(space: ObservationSpace, given: Any) -> Any:
     ndarray or csr_array
         One row per observation.
     """
+    if is_scipy_sparse(given):  # of which one kind is a mapping
+        return as_sparse_rows("observations", given)
     if isinstance(given, ArrowStream | Mapping):
         return encode(space, given)
-    if is_scipy_sparse(given):
-        return as_sparse_rows("observations", given)
     remedy = f"Pass a table with the columns {_list(space)}." if space.columns else "Pass an array of numbers."
     check_unmasked("observations", given)
     try:
