@@ -85,6 +85,8 @@ def choose_epochs(algorithm: VRTD, rows: Transitions, vector: Floats) -> Choice:
         best = 1 + int(np.argmin(errors))
         if len(found) >= 2 * best + 2:
             break
+    if not found:  # v is 0
+        return Choice(best)
     one, other = halves[0].gradient_on(halves[1]), halves[1].gradient_on(halves[0])
     squares = np.zeros(len(vector))
     specialise(_add_squares, "add_squares", {})(loop_columns(rows)[0], squares)

@@ -143,6 +143,13 @@ def test_sums_that_overflow_single_precision_are_refused() -> None:
         vrtd.Evaluator(discount=GAMMA).fit(vrtd.logs.from_arrays(rows[:-1], reward, rows[1:]))
 
 
+@pytest.mark.filterwarnings("error")
+def test_rewards_of_0_have_values_of_0() -> None:
+    rows, _ = random_rows(12_001, 600, 4)
+    evaluator = vrtd.Evaluator(discount=GAMMA).fit(vrtd.logs.from_arrays(rows[:-1], np.zeros(12_000), rows[1:]))
+    assert not evaluator.predict(rows[:5]).any()
+
+
 def scaled_logs(scale: Any) -> tuple[Any, Any, vrtd.logs.Log]:
     """Return rows with scaled columns, their values, and a log of them."""
     rows, values = random_rows(20_001, 600, 4)
