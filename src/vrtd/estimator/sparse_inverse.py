@@ -55,7 +55,7 @@ class SparseInverse:
         return np.multiply(vector, self._algorithm.step_size * len(self.rows), out=w, where=epochs.is_new)
 
 
-class Choice(NamedTuple):
+class EpochChoice(NamedTuple):
     """Number of epochs for Q v, and the error that is left."""
 
     n_epochs: int
@@ -63,7 +63,7 @@ class Choice(NamedTuple):
     rest: float = 0.0  # mean of the squares of v + A w, each divided by the mean square of its feature
 
 
-def choose_epochs(algorithm: VRTD, rows: Transitions, vector: Floats) -> Choice:
+def choose_epochs(algorithm: VRTD, rows: Transitions, vector: Floats) -> EpochChoice:
     """Return the number of epochs of `SparseInverse` for which Q v is most accurate.
 
     With too few epochs, Q v is not yet the solution; with too many, it follows the noise of the rows. The variance of
@@ -72,7 +72,7 @@ def choose_epochs(algorithm: VRTD, rows: Transitions, vector: Floats) -> Choice:
     small, but v + A w is still large. There, w and A come from different halves, so that their noise causes no bias.
     """
     if len(rows) < _LEAST_TESTED:
-        return Choice(FEW_EPOCHS)
+        return EpochChoice(FEW_EPOCHS)
     phi, best, errors = part_of(rows.phi, 0, _MOST_TESTED), 1, np.zeros(1)
     halves = [_Epochs(algorithm, rows, vector, first, 2) for first in (0, 1)]
     found: list[Any] = []
@@ -86,7 +86,7 @@ def choose_epochs(algorithm: VRTD, rows: Transitions, vector: Floats) -> Choice:
         if len(found) >= 2 * best + 2:
             break
     if not found:  # v is 0
-        return Choice(best)
+        return EpochChoice(best)
     one, other = halves[0].gradient_on(halves[1]), halves[1].gradient_on(halves[0])
     squares = np.zeros(len(vector))
     specialise(_add_squares, "add_squares", {})(loop_columns(rows)[0], squares)
@@ -94,7 +94,7 @@ def choose_epochs(algorithm: VRTD, rows: Transitions, vector: Floats) -> Choice:
     products = one[is_known].astype(np.float64) * other[is_known] / squares[is_known]
     rest = max(float(products.mean()), 0.0) if len(products) else 0.0
     scale = halves[0].size ** 2
-    return Choice(best, float(errors[best - 1]) * scale, rest * len(rows) * scale)
+    return EpochChoice(best, float(errors[best - 1]) * scale, rest * len(rows) * scale)
 
 
 def td_errors(rows: Transitions, theta: Floats) -> Floats:
