@@ -133,7 +133,7 @@ class Diagnostics:
     doubly_robust : DoublyRobust or None
         Doubly robust value of the target policy, a check on the features.
     n_passes, n_products : int or None
-        Passes over the log, and products with A, of a closed form that is solved by GMRES.
+        Passes over the log, and products with A, of the closed form with more than 4,096 features.
     residual : float or None
         Norm of A theta + b relative to its norm at theta_0, for the same closed form.
     warnings : tuple of str

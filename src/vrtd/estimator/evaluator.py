@@ -50,9 +50,9 @@ class Evaluator(ValueFunction):
     ----------
     algorithm : str or Algorithm, default="auto"
         Learning algorithm. ``"auto"`` takes the closed form where ``cost`` allows it, and VRTD with growing batches
-        otherwise. ``"closed_form"`` is the least-squares solution of all rows (LSTD); with sparse rows, or more than
-        4,096 features, `fit` solves it by GMRES with several passes over the log. Other choices are the name of an
-        algorithm in ``vrtd.algorithms.REGISTRY`` that can learn from a log, or an algorithm with settings, such as
+        otherwise. ``"closed_form"`` is the least-squares solution of all rows (LSTD); with more than 4,096 features,
+        `fit` solves it by GMRES with several passes over the log. Other choices are the name of an algorithm in
+        ``vrtd.algorithms.REGISTRY`` that can learn from a log, or an algorithm with settings, such as
         ``vrtd.VRTD(0.1, 500)``. The settings of ``"vrtd"``, ``"richardson_td"`` and ``"td"`` are chosen automatically.
         Other names run with the defaults of their class.
     features : Features, str, array_like, callable or transformer, default="auto"
@@ -219,8 +219,7 @@ class Evaluator(ValueFunction):
         check_executor(executor, None)
         if executor is not None:
             self._check_divisible(n_passes)
-        given = replace(self._given, rereads=executor is None)  # partitions are read once
-        log = as_log(data, columns, text=text_for(given.features))
+        log, given = as_log(data, columns, text=text_for(self._given.features)), replace(self._given, rereads=True)
         with show_progress(progress, RowProgressBar, describe_start(columns)) as report:
             chunks: Iterable[Chunk] | None = None
             if n_passes == 1 and isinstance(log, Log):

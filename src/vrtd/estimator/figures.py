@@ -283,8 +283,8 @@ def _draw_whiskers(least_rows: int, axes: Axes, table: Table) -> None:
         axes.errorbar(x, value, half, fmt="o", color=_BLUE, markersize=size, elinewidth=1.2, capsize=size / 2.0)
     else:
         axes.plot(x, value, ".", color=_BLUE, markersize=2.5, label="value")
-        name = label_part("value")
-        axes.fill_between(x, value - half, value + half, color=_BLUE, alpha=0.22, linewidth=0, label=name)
+        band = label_part("value")
+        axes.fill_between(x, value - half, value + half, color=_BLUE, alpha=0.22, linewidth=0, label=band)
     _set_ticks(axes.xaxis, table[name])
     finish_axes(axes, _as_text(name), "value", grid="y", legend="")
 

@@ -14,6 +14,7 @@ from vrtd.theory.settings import growth_ratio
 _STABLE = 1.0
 _ALIKE, _LEAST_ALIKE = 50, 20  # rows per block for the persistence of the features, and the least number of blocks
 _DOUBT = 15.0  # nonzero values of a sparse feature that are as informative as the usual size, if values vary by 100 %
+_TINY = 1e-150
 _UNEQUAL = 10.0  # features are divided by their sizes if these differ by a larger factor
 _USUAL = 1e6  # or if the usual size is larger than this, or smaller than its reciprocal
 #: Size of the first batch, and growth of the batches.
@@ -74,8 +75,9 @@ def find_scale(rows: Transitions) -> Floats | None:
     means = squares[is_seen] / counts[is_seen]
     usual = float(np.median(means))
     if rows.is_sparse:
-        more = np.maximum(counts[is_seen] - 1.0, 0.0).sum()
-        spread = (_powers_of(rows, 4)[is_seen] / means**2 - counts[is_seen]).sum() / more if more else 1.0
+        fits = means > _TINY  # so that the square fits into float64
+        n, fourths = counts[is_seen][fits], _powers_of(rows, 4)[is_seen][fits]
+        spread = (fourths / means[fits] ** 2 - n).sum() / (n - 1.0).sum() if (n > 1.0).any() else 1.0
         doubt = _DOUBT * max(float(spread), 0.0)
         means = (squares[is_seen] + doubt * usual) / (counts[is_seen] + doubt)
     if means.max() <= _UNEQUAL**2 * means.min() and _USUAL**-2 <= usual <= _USUAL**2:

@@ -127,9 +127,8 @@ class Setup:
         return features.is_sparse and (self.settings.is_sparse or self.is_iterative(features))
 
     def is_iterative(self, features: Features) -> bool:
-        """Return whether the closed form is solved in several passes: with sparse rows, or too many for a matrix."""
-        is_large = features.is_sparse or features.n_features > MOST_FEATURES
-        return self.settings.is_closed_form and is_large and self.rereads
+        """Return whether the closed form has too many features for a matrix, and the log can be read several times."""
+        return self.settings.is_closed_form and features.n_features > MOST_FEATURES and self.rereads
 
 
 def _check_words(target: Target, words: Sequence[str], observations: NDArray[Any]) -> None:

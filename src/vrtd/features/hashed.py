@@ -95,6 +95,9 @@ class Hashed(Features):
             return self
         rows = as_rows(observations)
         check_some(rows, "determine the scales", "Pass scales and categories.")
+        for place in self.categories or ():
+            n = rows.shape[1]
+            require(place < n, f"categories names number {place}, but there are {n} numbers.", "Count from 0.")
         is_whole = np.asarray(observations).dtype.kind in "biu"
         categories = self.categories if self.categories is not None else tuple(range(rows.shape[1] if is_whole else 0))
         scales = np.sqrt(np.square(rows.astype(np.float64)).mean(axis=0))

@@ -185,7 +185,7 @@ def test_the_closed_form_of_sparse_rows_has_the_intervals_of_dense_ones() -> Non
     found = []
     for table in (rows, rows.toarray()):
         log = from_arrays(table[:-1], reward, table[1:])
-        evaluator = vrtd.Evaluator("closed_form", features="identity", discount=0.5).partial_fit(log)
+        evaluator = vrtd.Evaluator("closed_form", features="identity", discount=0.5).fit(log)
         found.append(evaluator.predict(table[:50], return_interval=0.95))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9)

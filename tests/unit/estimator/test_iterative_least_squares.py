@@ -16,7 +16,6 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import splu
 
 import vrtd
-from tests.helpers.sparse import random_rows
 from vrtd import progress
 from vrtd.errors import ConvergenceWarning, DataError, InvalidInputError, NotFittedError, SingularSystemError
 from vrtd.estimator import fit, state
@@ -378,15 +377,3 @@ def test_large_factors_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None
         n_factored.clear()
         assert solved(rows_of("sparse")).is_converged
         assert len(n_factored) == n
-
-
-@pytest.mark.parametrize("options", [{"algorithm": "closed_form"}, {"cost": "quadratic"}])
-def test_short_sparse_rows_need_no_matrix_if_they_can_be_read_again(options: dict[str, Any]) -> None:
-    rows, values = random_rows(6001, 600, 4)
-    reward = values[:-1] - GAMMA * values[1:] + np.random.default_rng(0).normal(size=6000)
-    log, evaluator = vrtd.logs.from_arrays(rows[:-1], reward, rows[1:]), vrtd.Evaluator(discount=GAMMA, **options)
-    theta = evaluator.fit(log).theta_
-    assert evaluator.diagnostics_.n_products is not None
-    other = vrtd.Evaluator(discount=GAMMA, **options).partial_fit(log)
-    assert other.diagnostics_.n_products is None
-    np.testing.assert_allclose(theta, other.theta_, rtol=0.0, atol=1e-5)

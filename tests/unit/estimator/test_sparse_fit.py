@@ -374,8 +374,7 @@ def test_what_needs_dense_rows_gets_them_from_short_sparse_ones(algorithm: Any, 
     found = []
     for table in (rows, rows.toarray()):
         log = vrtd.logs.from_arrays(table[:-1], np.arange(4000) % 7 + 0.0, table[1:])
-        evaluator = vrtd.Evaluator(algorithm, features="identity", discount=GAMMA, **options)
-        (evaluator.partial_fit if algorithm in ("closed_form", "auto") else evaluator.fit)(log)
+        evaluator = vrtd.Evaluator(algorithm, features="identity", discount=GAMMA, **options).fit(log)
         found.append([*evaluator.predict(table[:20], return_interval=0.95), *evaluator.mean_value()])
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9)
@@ -420,8 +419,6 @@ def test_only_short_sparse_rows_are_divided(log: Any) -> None:
             vrtd.Evaluator(discount=GAMMA).fit(short, executor=executor).diagnostics_.settings["name"]
             == "richardson_td"
         )
-        closed_form = vrtd.Evaluator("closed_form", discount=GAMMA).fit(short, executor=executor)
-        assert closed_form.diagnostics_.n_products is None  # sums of dense rows
         for algorithm, each, remedy in (("auto", wide, "Drop executor.$"), ("vrtd", short, "or pass algorithm='rich")):
             with pytest.raises(InvalidInputError, match=f"^Sparse rows are not learned in partitions.*{remedy}"):
                 vrtd.Evaluator(algorithm, discount=GAMMA, cost="linear").fit(each, executor=executor)
