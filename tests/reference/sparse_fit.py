@@ -37,10 +37,24 @@ def is_in(rows: Sequence[Sample]) -> Any:
     return np.any([x.phi != 0.0 for x in rows], axis=0)
 
 
-def epochs(rows: Sequence[Sample], v: Any, step: float, n_steps: int, solved: float) -> Iterator[Any]:
-    """The w of VRTD for A w + v = 0 after each epoch; features that are in no row stay at 0."""
+def constant(rows: Sequence[Sample]) -> Any:
+    """Parameters of features with one nonzero value, whose value is about the same in all rows; 0 if it varies."""
+    c = np.zeros_like(rows[0].phi)
+    for k in range(len(c)):
+        values = {x.phi[k] for x in rows if x.phi[k] != 0.0}
+        c[k] = 1.0 / values.pop() if len(values) == 1 else 0.0
+    sums = np.array([x.phi @ c for x in rows])
+    is_constant = sums.mean() > 0.0 and np.mean((sums / sums.mean() - 1.0) ** 2) <= 0.1
+    return c / sums.mean() if is_constant else np.zeros_like(c)
+
+
+def epochs(rows: Sequence[Sample], v: Any, step: float, n_steps: int, solved: float, c: Any) -> Iterator[Any]:
+    """The w of VRTD for A w + v = 0 after each epoch; features that are in no row only move with the constant c."""
     w, n = np.zeros_like(v), len(rows)
+    slope = c @ mean_product(rows, c)
     while True:
+        if 0.1 / n < -slope < 0.4:
+            w = w - c * (c @ (np.where(is_in(rows), v, 0.0) + mean_product(rows, w))) / slope
         g = np.where(is_in(rows), v + mean_product(rows, w), 0.0)
         if np.linalg.norm(g) <= solved * np.linalg.norm(np.where(is_in(rows), v, 0.0)):
             return
@@ -106,7 +120,7 @@ class Run:
 
     def epochs(self, v: Any, kept: Sequence[Sample]) -> Iterator[Any]:
         c, n_steps = self.constants, max(self.constants.least_steps, len(self.kept()))
-        return islice(epochs(kept, v, self.step, n_steps, c.solved), c.most_epochs)
+        return islice(epochs(kept, v, self.step, n_steps, c.solved, constant(self.kept())), c.most_epochs)
 
     def inverse(self, v: Any, n_epochs: int) -> Any:
         kept = self.kept()
@@ -135,10 +149,15 @@ class Run:
             if n >= 2 * best + 2:
                 break
         one, other = pairs[n - 1]
-        products = (v + mean_product(kept[1::2], one)) * (v + mean_product(kept[::2], other))
+        left = v + mean_product(kept[1::2], one), v + mean_product(kept[::2], other)
         in_both = is_in(kept[::2]) & is_in(kept[1::2])
-        rest = np.mean((products / np.mean(phi**2, axis=0))[in_both])
-        return best, errors[best - 1], max(0.0, float(rest))
+        rest = np.mean((left[0] * left[1] / np.mean(phi**2, axis=0))[in_both])
+        share = 1.0
+        for w, g in zip((one, other), left, strict=True):
+            along, whole = (float(x[in_both] @ w[in_both]) for x in (g, v))
+            share *= max(0.0, along) / (whole - along) if whole > along else 1.0
+        error = max(errors[best - 1], share * np.mean((phi @ (one + other) / 2.0) ** 2))
+        return best, float(error), max(0.0, float(rest))
 
     def excess(self) -> float:
         """The error of the correction divided by the noise of the values from so many independent rows."""

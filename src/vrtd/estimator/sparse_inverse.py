@@ -26,6 +26,9 @@ _MOST_EPOCHS = 24  # for an estimate
 _LEAST_STEPS = 1500  # inner steps of an epoch, of which there are as many as rows unless the algorithm says so
 _LEAST_TESTED, _MOST_TESTED = 64, 4000  # kept rows from which the number of epochs is chosen
 _SOLVED = 1e-3  # share of the pseudo-gradient that may be left
+_LEAST_ENDED = 0.1  # sum of 1 - discount over rows from which a constant error is known; without any end it is not
+_SLOW = 0.4  # mean of 1 - discount from which a constant error decays as fast as others
+_MOST_VARIED = 0.1  # mean squared relative deviation of phi.c over rows, for a constant c
 
 
 class SparseInverse:
@@ -45,10 +48,11 @@ class SparseInverse:
 
     def __init__(self, algorithm: VRTD, rows: Transitions, n_epochs: int) -> None:
         self.rows, self._algorithm, self._n_epochs = rows, algorithm, n_epochs
+        self._constant = find_constant(rows)
 
     def __call__(self, vector: Floats) -> Floats:
         """Return Q v."""
-        epochs = _Epochs(self._algorithm, self.rows, vector)
+        epochs = _Epochs(self._algorithm, self.rows, vector, self._constant)
         for _ in islice(epochs, self._n_epochs):
             pass
         w = np.multiply(epochs.w, epochs.size, dtype=np.float64)
@@ -59,7 +63,7 @@ class EpochChoice(NamedTuple):
     """Number of epochs for Q v, and the error that is left."""
 
     n_epochs: int
-    error: float = 0.0  # mean square of the error of phi.w over kept rows, as far as some more epochs show it
+    error: float = 0.0  # mean square of the error of phi.w over kept rows, as far as w and some more epochs show it
     rest: float = 0.0  # mean of the squares of v + A w, each divided by the mean square of its feature
 
 
@@ -69,12 +73,14 @@ def choose_epochs(algorithm: VRTD, rows: Transitions, vector: Floats) -> EpochCh
     With too few epochs, Q v is not yet the solution; with too many, it follows the noise of the rows. The variance of
     w follows from the difference between the solutions of two halves of the rows. Its bias is the distance of their
     mean from that after the last epoch, less what the variance explains. If all epochs are too short, this bias is too
-    small, but v + A w is still large. There, w and A come from different halves, so that their noise causes no bias.
+    small, but v + A w is still large, for each feature or in the direction of w. There, w and A come from different
+    halves, so that their noise causes no bias.
     """
     if len(rows) < _LEAST_TESTED:
         return EpochChoice(FEW_EPOCHS)
     phi, best, errors = part_of(rows.phi, 0, _MOST_TESTED), 1, np.zeros(1)
-    halves = [_Epochs(algorithm, rows, vector, first, 2) for first in (0, 1)]
+    constant = find_constant(rows)
+    halves = [_Epochs(algorithm, rows, vector, constant, first, 2) for first in (0, 1)]
     found: list[Any] = []
     for _ in islice(zip(*halves, strict=False), _MOST_EPOCHS):
         found.append([phi @ half.w for half in halves])
@@ -85,16 +91,42 @@ def choose_epochs(algorithm: VRTD, rows: Transitions, vector: Floats) -> EpochCh
         best = 1 + int(np.argmin(errors))
         if len(found) >= 2 * best + 2:
             break
-    if not found:  # v is 0
+    if not found:  # there is nothing left to correct
         return EpochChoice(best)
-    one, other = halves[0].gradient_on(halves[1]), halves[1].gradient_on(halves[0])
     squares = np.zeros(len(vector))
     specialise(_add_squares, "add_squares", {})(loop_columns(rows)[0], squares)
     is_known = ~(halves[0].is_new | halves[1].is_new) & (squares > 0.0)
-    products = one[is_known].astype(np.float64) * other[is_known] / squares[is_known]
-    rest = max(float(products.mean()), 0.0) if len(products) else 0.0
+    left, share = [], 1.0  # of w, by which w is too short
+    for half, other in (halves, halves[::-1]):
+        left.append(half.gradient_on(other)[is_known].astype(np.float64))
+        w = half.w[is_known]
+        rest, whole = (float(x @ w) for x in (left[-1], vector[is_known] / half.size))
+        share *= max(rest, 0.0) / (whole - rest) if whole > rest else 1.0
+    error = max(float(errors[best - 1]), share * float(np.square(mean[-1]).mean()))
+    products = left[0] * left[1] / squares[is_known]
+    rest = len(rows) * float(products.mean()) if len(products) else 0.0
     scale = halves[0].size ** 2
-    return EpochChoice(best, float(errors[best - 1]) * scale, rest * len(rows) * scale)
+    return EpochChoice(best, error * scale, max(rest, 0.0) * scale)
+
+
+def find_constant(rows: Transitions) -> NDArray[np.float32] | None:
+    """Return parameters c with about the same phi.c in all rows, or None.
+
+    They are those of features with only one value that is not 0, such as tiles, categories and a column of ones.
+    """
+    values = np.zeros(rows.n_features, np.float32)
+    specialise(_find_values, "find_values", {})(loop_columns(rows)[0], values)
+    c = np.divide(1.0, values, out=np.zeros_like(values), where=np.isfinite(values) & (values != 0.0))
+    sums = np.asarray(rows.phi @ c, dtype=np.float64)
+    mean = float(sums.mean())
+    if not mean > 0.0 or np.square(sums / mean - 1.0).mean() > _MOST_VARIED:
+        return None
+    c /= mean
+    return c
+
+
+def _dot(x: NDArray[np.floating[Any]], y: NDArray[np.float32]) -> float:
+    return float(np.einsum("i,i->", x, y, dtype=np.float64, casting="same_kind"))
 
 
 def td_errors(rows: Transitions, theta: Floats) -> Floats:
@@ -115,9 +147,14 @@ class _Epochs:
     The batch of each epoch consists of all these rows, and the inner loop goes through them one after the other,
     `stride` times. For each coordinate, the table has w so far, the pseudo-gradient v + A w, and two numbers for the
     inner loop, in single precision and divided by the size of v.
+
+    With a discount near 1, a constant error of all values decays slowly, so before each inner loop a multiple of a
+    constant c is added to w, such that c.(v + A w) = 0.
     """
 
-    def __init__(self, algorithm: VRTD, rows: Transitions, vector: Floats, first: int = 0, stride: int = 1) -> None:
+    def __init__(
+        self, algorithm: VRTD, rows: Transitions, vector: Floats, constant: Any, first: int = 0, stride: int = 1
+    ) -> None:
         self._algorithm, self._vector = replace(algorithm, output="tail", growth=algorithm.growth or 2.0), vector
         self._columns, self._rows = loop_columns(rows), (first, stride, len(range(first, len(rows), stride)))
         self._n_steps = int(algorithm.n_steps or max(_LEAST_STEPS, len(rows)))
@@ -130,6 +167,13 @@ class _Epochs:
         self._run_inner_loop = specialise(_run_inner_loop, f"run_inner_loop{suffix}", bindings)
         self.is_new = np.ones(len(vector), np.bool_)  # features that are in none of the rows
         specialise(_find_features, "find_features", {})(self._columns[0], *self._rows, self.is_new)
+        self._constant, self._slope = constant, 0.0
+        if constant is not None:
+            self._table[:, 0] = constant
+            self._add_product(*self._columns, *self._rows, self._table.ravel())
+            self._constant_product = self._table[:, 1].copy()
+            self._slope = _dot(constant, self._constant_product)
+            self._table[...] = 0.0
 
     @property
     def w(self) -> NDArray[np.float32]:
@@ -149,10 +193,15 @@ class _Epochs:
         while self.size > 0.0:
             np.divide(self._vector, self.size, out=gradient, casting="same_kind")
             gradient[self.is_new] = 0.0
-            if first is not None:
+            if first is None:
+                first = float(np.linalg.norm(gradient))
+            else:
                 self._add_product(*self._columns, *self._rows, table)
+            if _LEAST_ENDED / self._rows[2] < -self._slope < _SLOW:
+                share = -_dot(self._constant, gradient) / self._slope
+                self.w[...] += np.float32(share) * self._constant
+                gradient += np.float32(share) * self._constant_product
             rest = float(np.linalg.norm(gradient))
-            first = rest if first is None else first
             if not np.isfinite(rest):
                 raise DivergenceError(
                     f"The inner loop of vrtd diverged with the step size {self._algorithm.step_size:g}. Lower the "
@@ -197,6 +246,14 @@ def _add_squares(phi, squares):  # type: ignore[no-untyped-def]
     """Add up the squares of each feature."""
     for e in range(phi.values.size):
         squares[phi.columns[e]] += np.float64(phi.values[e]) ** 2
+
+
+def _find_values(phi, values):  # type: ignore[no-untyped-def]
+    """Set the value of each feature that is not 0, nan if there are several values."""
+    for e in range(phi.values.size):
+        x, k = np.float32(phi.values[e]), phi.columns[e]
+        if x != 0.0:
+            values[k] = x if values[k] == 0.0 or values[k] == x else np.float32(np.nan)
 
 
 def _find_features(phi, first, stride, n_rows, is_new):  # type: ignore[no-untyped-def]
