@@ -293,7 +293,7 @@ def solve(sums: MatrixSums, theta_0: Floats, sample: NDArray[np.floating[Any]]) 
         g = _gradients_by_block(sums, theta, total[:, :d] / n)[:, seen] / sums.ends.per_block
         influence = np.zeros((len(g), d))
         influence[:, seen] = -solver(g.T).T
-    nu, ends = sums.mean_phi, sums.ends
+    nu, ends = all_rows.mean_phi, sums.ends
     own = (between[:, 1] - np.diff(ends.rows, prepend=0)[:, None] * nu) @ theta / ends.per_block if ends.rows else _NONE
     return Solution(
         theta, sums.n_rows, least_rows(d), seen, rare, influence, nu, own, squares / n, ends,

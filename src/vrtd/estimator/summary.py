@@ -14,7 +14,7 @@ from vrtd.arrays import Floats
 from vrtd.errors import InvalidInputError, NotFittedError
 from vrtd.estimator.doubly_robust import DoublyRobust, check_doubly_robust
 from vrtd.estimator.episodes import LEAST_STARTS
-from vrtd.estimator.least_squares import Solution, add, flush, no_sums, solve
+from vrtd.estimator.least_squares import Solution, add, no_sums, solve
 from vrtd.estimator.linear_estimate import LinearEstimate, LinearPoint, estimate_linearly, estimate_point
 from vrtd.estimator.overlap import MOST_ROWS, Overlap, TargetSample, measure_overlap
 from vrtd.estimator.recursion_spread import RecursionSpread, measure_recursion
@@ -336,7 +336,7 @@ class FitSummary:
             return episodes.states.mean
         if is_linear:
             return self.linear_estimate.mean_phi
-        return self.solution.mean_phi if self.state.sums is None else flush(self.state.sums).mean_phi
+        return self.solution.mean_phi
 
     @property
     def _mean_squares(self) -> Floats:

@@ -299,6 +299,13 @@ def test_text_that_is_not_known_is_said_to_be_so(tmp_path: Any) -> None:
         assert set(values["a"].to_pylist()) == {"unknown text"}
 
 
+def test_a_table_of_many_states_is_drawn(tmp_path: Path) -> None:
+    """Beyond 128 states, a band replaces whiskers."""
+    done = evaluate(states(n_states=200), **least_squares("tabular:200"), out=tmp_path)
+    assert done.files
+    assert (tmp_path / "report.html").exists()
+
+
 def test_of_many_states_the_largest_possible_number_of_visited_ones_is_named(tmp_path: Any) -> None:
     done = evaluate(states(), **least_squares("tabular:20000") | {"algorithm": "auto"}, out=tmp_path)
     text = " ".join(Outline(done.report.read_text()).text.split())

@@ -179,6 +179,12 @@ def test_the_mean_value_without_an_interval_is_that_of_all_rows(
     np.testing.assert_allclose(mean.value, evaluator.predict(rows[:-1]).mean())
 
 
+def test_the_mean_value_counts_the_rows_after_the_last_block() -> None:
+    state = np.repeat([0, 1], [29_700, 300])
+    evaluator = vrtd.Evaluator(features="tabular:2", discount=0.9).fit(from_arrays(state, 100.0 * state, state))
+    assert evaluator.mean_value().value == pytest.approx(10.0)
+
+
 def test_the_closed_form_of_sparse_rows_has_the_intervals_of_dense_ones() -> None:
     rows, values = random_rows(8001, 600, 4)
     reward = values[:-1] - 0.5 * values[1:] + np.random.default_rng(0).normal(size=8000)

@@ -146,6 +146,11 @@ def test_text_is_hashed_for_a_target_policy_too() -> None:
     assert evaluator.features == Hashed(13, categories=(0,), scales=(1.0,))
 
 
+def test_categories_beyond_the_observation_are_refused() -> None:
+    with pytest.raises(InvalidInputError, match="categories names number 9, but there are 2 numbers"):
+        Hashed(10, categories=[9]).bind(np.zeros((3, 2)))
+
+
 def test_whole_numbers_that_may_be_identifiers_have_a_warning(recwarn: Any) -> None:
     rng = np.random.default_rng(0)
     table: Any = pyarrow.table(
