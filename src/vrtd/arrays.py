@@ -1,4 +1,4 @@
-"""Checks and private copies of arrays that callers pass."""
+"""Checks and private copies of arrays that callers pass, and products of vectors."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ ROW_SUM_TOLERANCE = 1e-8
 #: Largest accepted size of a reward of a chain, or of a feature of a state.
 LARGEST = 1e100
 CACHE_LINE = 64  # bytes
+
+
+def dot(x: NDArray[np.floating[Any]], y: NDArray[np.floating[Any]]) -> float:
+    """Return the product of two vectors. Unlike with BLAS, its bits do not depend on the number of threads."""
+    return float(np.einsum("i,i->", x, y, dtype=np.float64, casting="same_kind"))
 
 
 def frozen(array: Array) -> Array:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from vrtd.arrays import Floats
+from vrtd.arrays import Floats, dot
 from vrtd.estimator.block_totals import BlockTotals
 from vrtd.estimator.estimates import Estimates, Interval, Parts, align, estimate_from_blocks, estimate_from_parts
 from vrtd.estimator.sparse_reservoir import SparseReservoir
@@ -110,8 +110,8 @@ def _mean_over_some_starts(spread: Spread, first_rows: SparseReservoir) -> Estim
     assert rows is not None
     n = len(rows)
     variance, nu = float(np.var(rows.phi @ spread.theta, ddof=1)) / n, mean_of(rows.phi)
-    by_block = np.array([row @ nu for row in spread.influence])
-    return estimate_from_blocks(np.array([nu @ spread.theta]), by_block[:, None]).widen(variance, n - 1.0)
+    by_block = np.array([dot(row, nu) for row in spread.influence])
+    return estimate_from_blocks(np.array([dot(nu, spread.theta)]), by_block[:, None]).widen(variance, n - 1.0)
 
 
 def _mean(spread: Spread, totals: BlockTotals, n_rows: int) -> Estimates:
@@ -135,12 +135,10 @@ def _combine(spread: Spread, nu: Floats, own: Parts, n_own: float = np.inf) -> E
     of freedom.
     """
     assert spread.ends is not None
-    by_block = (
-        spread.influence @ nu if nu.dtype == spread.influence.dtype else np.array([w @ nu for w in spread.influence])
-    )
+    by_block = np.array([dot(row, nu) for row in spread.influence])
     influence, own = align(Parts(by_block, spread.ends), own)
     both = Parts(influence.by_block + own.by_block, own.ends)
-    found = estimate_from_parts(np.array([nu @ spread.theta]), both)
+    found = estimate_from_parts(np.array([dot(nu, spread.theta)]), both)
     # Features that are 0 in every row add to the bias, but must not make the mean over all states unknown.
     seen = nu.copy()
     seen[spread.unseen] = 0.0

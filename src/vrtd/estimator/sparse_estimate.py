@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from vrtd.arrays import Floats
+from vrtd.arrays import Floats, dot
 from vrtd.estimator.estimates import equal_ends
 from vrtd.estimator.linear_estimate import LinearEstimate, LinearPoint
 from vrtd.estimator.sparse_fit import SparseFit, weigh
@@ -85,7 +85,7 @@ def estimate_sparsely(fit: SparseFit, point: LinearPoint) -> LinearEstimate:
 
 def _mean_values(fit: SparseFit, mean_phi: Floats) -> dict[int, float]:
     """Return the mean value of all states with each anchor."""
-    value_of = {fit.anchor: float(mean_phi @ fit.theta_anchor)}
+    value_of = {fit.anchor: dot(mean_phi, fit.theta_anchor)}
     for number in sorted(fit.moves, reverse=True):
-        value_of[number] = value_of[number + 1] - float(mean_phi @ fit.moves[number])
+        value_of[number] = value_of[number + 1] - dot(mean_phi, fit.moves[number])
     return value_of

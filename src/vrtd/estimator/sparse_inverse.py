@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
+from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from vrtd.algorithms import VRTD
 from vrtd.algorithms.vrtd import SparseVRTDState, sparse_vrtd_settle, sparse_vrtd_step
-from vrtd.arrays import Floats, aligned_empty
+from vrtd.arrays import Floats, aligned_empty, dot
 from vrtd.engine.stream import row_of
 from vrtd.errors import DivergenceError
 from vrtd.estimator.rows import loop_columns
@@ -100,7 +101,7 @@ def choose_epochs(algorithm: VRTD, rows: Transitions, vector: Floats) -> EpochCh
     for half, other in (halves, halves[::-1]):
         left.append(half.gradient_on(other)[is_known].astype(np.float64))
         w = half.w[is_known]
-        rest, whole = (float(x @ w) for x in (left[-1], vector[is_known] / half.size))
+        rest, whole = (dot(x, w) for x in (left[-1], vector[is_known] / half.size))
         share *= max(rest, 0.0) / (whole - rest) if whole > rest else 1.0
     error = max(float(errors[best - 1]), share * float(np.square(mean[-1]).mean()))
     products = left[0] * left[1] / squares[is_known]
@@ -123,10 +124,6 @@ def find_constant(rows: Transitions) -> NDArray[np.float32] | None:
         return None
     c /= mean
     return c
-
-
-def _dot(x: NDArray[np.floating[Any]], y: NDArray[np.float32]) -> float:
-    return float(np.einsum("i,i->", x, y, dtype=np.float64, casting="same_kind"))
 
 
 def td_errors(rows: Transitions, theta: Floats) -> Floats:
@@ -158,7 +155,7 @@ class _Epochs:
         self._algorithm, self._vector = replace(algorithm, output="tail", growth=algorithm.growth or 2.0), vector
         self._columns, self._rows = loop_columns(rows), (first, stride, len(range(first, len(rows), stride)))
         self._n_steps = int(algorithm.n_steps or max(_LEAST_STEPS, len(rows)))
-        self.size = float(np.linalg.norm(vector))
+        self.size = sqrt(dot(vector, vector))
         self._table = aligned_empty((len(vector), 4), np.float32)
         self._table[...] = 0.0
         suffix, bindings = _of_weights(rows)
@@ -172,7 +169,7 @@ class _Epochs:
             self._table[:, 0] = constant
             self._add_product(*self._columns, *self._rows, self._table.ravel())
             self._constant_product = self._table[:, 1].copy()
-            self._slope = _dot(constant, self._constant_product)
+            self._slope = dot(constant, self._constant_product)
             self._table[...] = 0.0
 
     @property
@@ -194,14 +191,14 @@ class _Epochs:
             np.divide(self._vector, self.size, out=gradient, casting="same_kind")
             gradient[self.is_new] = 0.0
             if first is None:
-                first = float(np.linalg.norm(gradient))
+                first = sqrt(dot(gradient, gradient))
             else:
                 self._add_product(*self._columns, *self._rows, table)
             if _LEAST_ENDED / self._rows[2] < -self._slope < _SLOW:
-                share = -_dot(self._constant, gradient) / self._slope
+                share = -dot(self._constant, gradient) / self._slope
                 self.w[...] += np.float32(share) * self._constant
                 gradient += np.float32(share) * self._constant_product
-            rest = float(np.linalg.norm(gradient))
+            rest = sqrt(dot(gradient, gradient))
             if not np.isfinite(rest):
                 raise DivergenceError(
                     f"The inner loop of vrtd diverged with the step size {self._algorithm.step_size:g}. Lower the "

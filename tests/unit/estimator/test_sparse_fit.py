@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.sparse import csr_array, csr_matrix
+from threadpoolctl import threadpool_limits
 
 import vrtd
 from tests.helpers.sparse import as_sparse, random_rows, thin_out
@@ -111,6 +112,16 @@ def test_the_bits_do_not_depend_on_how_rows_are_split() -> None:
     assert [block.value for block in split.blocks] == [block.value for block in whole.blocks]
     one, other = (estimate_sparse_point(fit) for fit in (whole, split))
     assert one.theta.tobytes() == other.theta.tobytes()
+
+
+def test_the_bits_do_not_depend_on_the_threads_of_blas() -> None:
+    rows, values = random_rows(8001, 50_000, 8)
+    log, found = vrtd.logs.from_arrays(rows[:-1], values[:-1], rows[1:]), []
+    for n_threads in (1, 2):
+        with threadpool_limits(n_threads):
+            evaluator = vrtd.Evaluator(discount=0.9).fit(log)
+            found.append((evaluator.theta_.tobytes(), evaluator.predict(rows[:5]).tobytes(), evaluator.mean_value()[0]))
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("cuts", [(7500,), (700, 7000, 7001, 7950)])
