@@ -20,7 +20,7 @@ from vrtd.kernels.jit import compiled
 from vrtd.logs import Chunk
 from vrtd.logs.log import is_any
 from vrtd.problems import Transitions
-from vrtd.sparse import mean_of
+from vrtd.sparse import mean_of, to_dense
 
 LEAST_STARTS = 2  # episodes that a policy value needs
 _NOTHING = 1e-18  # discounted rewards with a smaller factor do not change a return
@@ -29,7 +29,7 @@ _NOTHING = 1e-18  # discounted rewards with a smaller factor do not change a ret
 class Episodes(NamedTuple):
     """Episodes of the rows so far; `add_rows` returns the next ones."""
 
-    #: (d + 1) features of the first state, and 1, at the first row of an episode; unused with sparse rows
+    #: (d + 1) features of the first state, and 1, at the first row of an episode; unused with `first_rows`
     starts: BlockTotals
     #: (d + 5) at the last row of an episode that is known from its start on: x, y, 1, and if the episode terminated
     #: y, y^2 and 1, otherwise zeros. y is the discounted return. x has the features of the first state, minus the
@@ -42,7 +42,7 @@ class Episodes(NamedTuple):
     factor: float = 1.0  # discount of its next reward
     is_open: bool = False  # whether the last row does not end its episode
     is_whole: bool = False  # whether the open episode is known from its start on
-    #: With sparse rows: first rows of episodes, drawn at random, in place of totals, which would have d numbers.
+    #: With many sparse features: first rows of episodes, drawn at random, in place of totals of d numbers.
     first_rows: SparseReservoir | None = None
 
     @property
@@ -52,7 +52,7 @@ class Episodes(NamedTuple):
 
     @property
     def mean_start(self) -> Floats:
-        """Mean features (d,) of the first states; with sparse rows, of those that are kept."""
+        """Mean features (d,) of the first states; with many sparse features, of those that are kept."""
         if self.first_rows is None or self.first_rows.rows is None:
             return self.starts.mean
         return mean_of(self.first_rows.rows.phi)
@@ -127,7 +127,7 @@ def add_rows(
         last, which, y, ahead = last[:m], which[:m], y[:m], ahead[:m]
         terminated = chunk.terminated[last].astype(np.float64)
         vectors = np.empty((m, phi.shape[1] + 5))
-        vectors[:, :-5] = begun[which] - ahead[:, None] * rows.phi_next[last]
+        vectors[:, :-5] = begun[which] - ahead[:, None] * to_dense(rows.phi_next[last])
         vectors[:, -5:] = np.stack([y, np.ones(m), y * terminated, y * y * terminated, terminated], axis=1)
         episodes = episodes._replace(returns=episodes.returns.add(n_before + last, vectors))
     start = np.asarray(begun[n_starts], dtype=np.float64)

@@ -45,7 +45,7 @@ from vrtd.logs import Chunk, Log
 from vrtd.logs.log import checked_chunks, is_any
 from vrtd.problems import Transitions
 from vrtd.report.numbers import describe_settings
-from vrtd.sparse import is_sparse, squared_norms
+from vrtd.sparse import is_sparse, squared_norms, to_dense
 
 # Size of the pieces of a chunk: bytes of computed features, bytes of observations that are features already and are not
 # copied, and the least number of rows.
@@ -241,7 +241,7 @@ def begin(setup: Setup, state: FitState, features: Features) -> FitState:
         raise InvalidInputError(problem, "Pass cost='linear', or fewer features (or all rows to vrtd.Evaluator.fit).")
     sums = no_sums(d) if setup.needs_sums(features) else None
     has_returns = setup.target is None and not state.is_weighted
-    if setup.keeps_sparse(features):
+    if setup.keeps_sparse(features) and d > MOST_FEATURES:  # totals would have too many numbers
         episodes = sample_episodes(setup.seed)
     else:
         episodes = no_episodes(d, has_returns=has_returns, has_states=is_pairs)
@@ -250,7 +250,7 @@ def begin(setup: Setup, state: FitState, features: Features) -> FitState:
 
 
 def _piece_rows(setup: Setup, features: Features) -> int:
-    if setup.keeps_sparse(features):  # each piece copies vectors of d numbers
+    if setup.keeps_sparse(features) and features.n_features > MOST_FEATURES:  # each piece copies vectors of d numbers
         return max(_SPARSE_PIECE, features.n_features // 32)
     n_bytes = _VIEW_BYTES if isinstance(features, Identity) else _PIECE_BYTES
     return max(_LEAST_PIECE, n_bytes // (8 * features.n_features))
@@ -392,7 +392,7 @@ def _features_of_states(
     features: Features | None, rows: Transitions, chunk: Chunk, at: NDArray[np.int64]
 ) -> NDArray[Any]:
     """Return the features of the states in rows `at`; those of the rows, unless they depend on actions."""
-    return features(chunk.observations[at]) if isinstance(features, TargetFeatures) else rows.phi[at]
+    return features(chunk.observations[at]) if isinstance(features, TargetFeatures) else to_dense(rows.phi[at])
 
 
 def _begin_phase(

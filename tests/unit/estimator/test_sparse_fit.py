@@ -261,6 +261,23 @@ def test_states_that_are_visited_have_an_interval_even_if_td_errors_are_0() -> N
     assert np.isinf(found.high[2])  # only in rows with the weight 0
 
 
+@pytest.mark.parametrize("discount", [0.9, 0.0])
+def test_policy_values_of_short_sparse_rows_use_all_episodes(discount: float, tmp_path: Path) -> None:
+    rng, n, length = np.random.default_rng(0), 20_000, 5
+    state, is_last = rng.integers(0, 600, n), np.arange(n) % length == length - 1
+    reward = rng.normal(size=600)[state] + rng.normal(size=n)
+    log = vrtd.logs.from_arrays(state, reward, np.roll(state, -1), terminated=is_last)
+    evaluator = vrtd.Evaluator(features=vrtd.features.Tabular(600), discount=discount, cost="linear").fit(log)
+    first = state if discount == 0.0 else state[::length]
+    assert evaluator.policy_value().value == pytest.approx(evaluator.theta_[first].mean())
+    found = evaluator.check_returns()
+    assert found is not None
+    assert found.n_complete == len(first)
+    assert found.difference.low < 0.0 < found.difference.high
+    evaluator.save(tmp_path / "model.npz")
+    assert vrtd.Evaluator.load(tmp_path / "model.npz").policy_value() == evaluator.policy_value()
+
+
 def test_bits_of_merged_blocks() -> None:
     bits = np.random.default_rng(0).random((50, sparse_fit._MOST_BLOCKS)) < 0.2
     powers = 1 << np.arange(sparse_fit._MOST_BLOCKS)
